@@ -11,7 +11,7 @@
 #include "shim/access/used_addresses.h"
 #include "shim/program/memory_changes.h"
 
-namespace lms::shim {
+namespace lms::access {
 
 namespace {
 
@@ -20,24 +20,24 @@ std::size_t bytes_of_parameters(const Layout& layout) {
     constexpr std::size_t kMost = 32764;
     if (!layout.known) return kMost;
     std::size_t end = 0;
-    for (const Parameter& each : layout.parameters) end = std::max(end, each.offset + each.bytes);
+    for (const code::Parameter& each : layout.parameters) end = std::max(end, each.offset + each.bytes);
     return end;
 }
 
 // What of a launch is looked at.
 struct Looked {
     const Layout& layout;
-    Bounds managed, tables;
+    session::Bounds managed, tables;
     // Null: its accesses may go to all that it names. Else none is by an address that it has loaded, so what
     // tables hold does not count.
-    const AccessBounds* bounds = nullptr;
+    const code::AccessBounds* bounds = nullptr;
 };
 
 // Addresses in the bytes of one parameter, or of all of them.
-void add_words(WorkingSet& reach, const Looked& look, const void* data, std::size_t offset,
+void add_words(session::WorkingSet& reach, const Looked& look, const void* data, std::size_t offset,
                std::size_t bytes) {
     const auto found = [&](std::size_t at, engine::Address address) {
-        const auto leads_to = [&](const ParameterWords& words) {
+        const auto leads_to = [&](const code::ParameterWords& words) {
             return words.touch(offset + at, sizeof address);
         };
         if (look.bounds) {
@@ -54,7 +54,7 @@ void add_words(WorkingSet& reach, const Looked& look, const void* data, std::siz
 
 // By `read(place, to, bytes)`: what is used as an address, or may be.
 template <typename Read>
-void add_accesses(WorkingSet& reach, const Looked& look, Read&& read) {
+void add_accesses(session::WorkingSet& reach, const Looked& look, Read&& read) {
     const Layout& layout = look.layout;
     constexpr std::size_t kFew = 16;  // of which most kernels have no more
     reach.used.reserve(std::min(layout.accesses.size(), kFew));
@@ -68,7 +68,7 @@ void add_accesses(WorkingSet& reach, const Looked& look, Read&& read) {
     for (const PlacedAccess& access : layout.accesses) {
         if (!is_bounded(access)) add_used(reach, access, read);
     }
-    if (layout.addresses != Addresses::Unknown) return;
+    if (layout.addresses != code::Addresses::Unknown) return;
     for (std::size_t i = 0; i < layout.parameters.size(); ++i) {
         engine::Address word = 0;
         if (layout.parameters[i].bytes != sizeof word) continue;
@@ -81,23 +81,24 @@ void add_accesses(WorkingSet& reach, const Looked& look, Read&& read) {
 class BufferLookup {
   public:
     // The managed buffer around an address, in bytes; none: it is empty.
-    Bounds around(engine::Address address) {
+    session::Bounds around(engine::Address address) {
         if (in(last_, address)) return last_;
-        Session* const session = session_at(address);
+        session::Session* const session = session::session_at(address);
         const auto buffer = session ? session->buffer_at(address) : std::nullopt;
-        return last_ = buffer ? Bounds{buffer->address, buffer->address + buffer->bytes} : Bounds{};
+        return last_ = buffer ? session::Bounds{buffer->address, buffer->address + buffer->bytes}
+                              : session::Bounds{};
     }
 
   private:
-    Bounds last_{};
+    session::Bounds last_{};
 };
 
 // Adds what it accesses of managed memory. False, and nothing is added: a range is not within one buffer, so
 // that it says less than the buffers do.
-bool add_ranges(WorkingSet& reach, const AccessBounds& bounds, Bounds managed) {
+bool add_ranges(session::WorkingSet& reach, const code::AccessBounds& bounds, session::Bounds managed) {
     BufferLookup buffers;
     const std::size_t before = reach.ranges.size();
-    for (const AccessRange& range : bounds.ranges) {
+    for (const code::AccessRange& range : bounds.ranges) {
         if (range.end <= managed.begin || range.begin >= managed.end) continue;
         if (range.end > buffers.around(range.begin).end) {
             reach.ranges.resize(before);
@@ -113,14 +114,14 @@ bool add_ranges(WorkingSet& reach, const AccessBounds& bounds, Bounds managed) {
 namespace {
 
 // What is found in them. `tables`: in which arguments may be pointer tables.
-void add_found(WorkingSet& reach, const Layout& layout, Bounds tables, void** parameters, void** extra,
-               const LaunchShape* shape) {
+void add_found(session::WorkingSet& reach, const Layout& layout, session::Bounds tables, void** parameters,
+               void** extra, const code::LaunchShape* shape) {
     constexpr std::size_t kFew = 8;  // what most launches name, for which there is room at once
     reach.addresses.reserve(kFew);
-    reach.opaque |= layout.addresses == Addresses::Incomplete;
-    reach.unseen |= layout.addresses == Addresses::Unknown;
-    Looked look{layout, managed_bounds(), tables};
-    AccessBounds bounds;
+    reach.opaque |= layout.addresses == code::Addresses::Incomplete;
+    reach.unseen |= layout.addresses == code::Addresses::Unknown;
+    Looked look{layout, session::managed_bounds(), tables};
+    code::AccessBounds bounds;
     const auto look_at_bounds = [&](auto&& read) {
         if (!layout.bounds || !shape) return;
         bounds = layout.bounds->bounds(*shape, read);
@@ -150,14 +151,14 @@ void add_found(WorkingSet& reach, const Layout& layout, Bounds tables, void** pa
     };
     look_at_bounds(read);
     for (std::size_t i = 0; i < layout.parameters.size(); ++i) {
-        const Parameter& each = layout.parameters[i];
+        const code::Parameter& each = layout.parameters[i];
         if (each.bytes >= sizeof(engine::Address))
             add_words(reach, look, parameters[i], each.offset, each.bytes);
     }
     add_accesses(reach, look, read);
 }
 
-void add_owners(WorkingSet& reach, const Layout& layout) {
+void add_owners(session::WorkingSet& reach, const Layout& layout) {
     reach.owners.insert(reach.owners.end(), layout.owners.begin(), layout.owners.end());
 }
 
@@ -178,18 +179,19 @@ void read_words(KnownLaunches::Launch& launch, const Layout& layout, void** para
 
 }  // namespace
 
-void add_arguments(WorkingSet& reach, CUfunction function, void** parameters, void** extra,
-                   const LaunchShape* shape, bool later) {
+void add_arguments(session::WorkingSet& reach, CUfunction function, void** parameters, void** extra,
+                   const code::LaunchShape* shape, bool later) {
     const auto layout = layout_of(function);
     add_owners(reach, *layout);
-    add_found(reach, *layout, later || any_tables() ? table_bounds() : Bounds{}, parameters, extra, shape);
+    add_found(reach, *layout, later || any_tables() ? table_bounds() : session::Bounds{}, parameters, extra,
+              shape);
 }
 
-void add_launch(WorkingSet& reach, CUfunction function, void** parameters, void** extra,
-                const LaunchShape& shape) {
-    const std::uint64_t changes = memory_changes.load();
+void add_launch(session::WorkingSet& reach, CUfunction function, void** parameters, void** extra,
+                const code::LaunchShape& shape) {
+    const std::uint64_t changes = program::memory_changes.load();
     const auto layout = layout_of(function);
-    Bounds tables;
+    session::Bounds tables;
     if (any_tables()) {
         tables = table_bounds();
         add_owners(reach, *layout);
@@ -209,4 +211,4 @@ void add_launch(WorkingSet& reach, CUfunction function, void** parameters, void*
     if (follow_used(reach)) layout->launches->keep(launch, reach);
 }
 
-}  // namespace lms::shim
+}  // namespace lms::access

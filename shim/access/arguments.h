@@ -4,19 +4,19 @@
 #include "shim/code/ptx_bounds.h"
 #include "shim/session/submit.h"
 
-namespace lms::shim {
+namespace lms::access {
 
 // Adds the addresses among a launch's arguments (of managed memory and of what may be pointer tables), which
 // come as pointers to each parameter (`parameters`, by the function's layout) or as one packed buffer
 // (`extra`), and the owners of its variables. Without a layout the launch is opaque. `shape`: where it is
 // known, and the kernel's code shows which parts of buffers it accesses, these alone. `later`: the host may
 // write tables before it runs.
-void add_arguments(WorkingSet& reach, CUfunction function, void** parameters, void** extra,
-                   const LaunchShape* shape, bool later = false);
+void add_arguments(session::WorkingSet& reach, CUfunction function, void** parameters, void** extra,
+                   const code::LaunchShape* shape, bool later = false);
 
 // The same of a launch that is about to be submitted, with what its kernel uses as addresses. To `reach`,
 // which has nothing yet.
-void add_launch(WorkingSet& reach, CUfunction function, void** parameters, void** extra,
-                const LaunchShape& shape);
+void add_launch(session::WorkingSet& reach, CUfunction function, void** parameters, void** extra,
+                const code::LaunchShape& shape);
 
-}  // namespace lms::shim
+}  // namespace lms::access

@@ -6,7 +6,7 @@
 
 #include "shim/device/cuda_api.h"
 
-namespace lms::shim {
+namespace lms::access {
 
 // Bytes of an element; nothing where a format packs or compresses its channels.
 inline std::optional<std::size_t> element_bytes(CUarray_format format, unsigned channels) {
@@ -27,4 +27,4 @@ inline std::optional<std::size_t> element_bytes(CUarray_format format, unsigned 
     }
 }
 
-}  // namespace lms::shim
+}  // namespace lms::access

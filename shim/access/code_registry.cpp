@@ -9,7 +9,7 @@
 #include "shim/device/driver_table.h"
 #include "shim/util/settings.h"
 
-namespace lms::shim {
+namespace lms::access {
 
 namespace {
 
@@ -39,8 +39,8 @@ std::span<const unsigned> capabilities_of_gpus() {
     return capabilities;
 }
 
-CodeImage::Keep wanted() {
-    CodeImage::Keep keep{settings().safety == Safety::Opaque, !driver_tells_layouts()};
+code::CodeImage::Keep wanted() {
+    code::CodeImage::Keep keep{settings().safety == Safety::Opaque, !driver_tells_layouts()};
     if (keep.layouts || keep.addresses) keep.gpus = capabilities_of_gpus();
     return keep;
 }
@@ -52,11 +52,11 @@ CUcontext current_context() {
 }
 
 // Which kernels were its the driver no longer tells.
-std::vector<KnownRegion> forget(const LoadedCode::Gone& gone) {
+std::vector<KnownRegion> forget(const code::LoadedCode::Gone& gone) {
     forget_layouts();
     elsewhere_freed();
     std::vector<KnownRegion> variables;
-    for (const LoadedCode::Handle handle : gone.handles()) {
+    for (const code::LoadedCode::Handle handle : gone.handles()) {
         for (KnownRegion& each : forget_variables(handle)) variables.push_back(std::move(each));
     }
     return variables;
@@ -64,26 +64,26 @@ std::vector<KnownRegion> forget(const LoadedCode::Gone& gone) {
 
 }  // namespace
 
-LoadedCode& loaded_code() {
+code::LoadedCode& loaded_code() {
     // Never destroyed: other libraries' exit handlers launch kernels and unload modules.
-    static LoadedCode& instance = *new LoadedCode;
+    static code::LoadedCode& instance = *new code::LoadedCode;
     return instance;
 }
 
 void code_loaded(CUmodule module, const void* image) {
-    loaded_code().loaded(module, CodeImage(image, std::nullopt, wanted()), current_context());
+    loaded_code().loaded(module, code::CodeImage(image, std::nullopt, wanted()), current_context());
 }
 
 void code_loaded(CUlibrary library, const void* image) {
-    loaded_code().loaded(library, CodeImage(image, std::nullopt, wanted()), nullptr);
+    loaded_code().loaded(library, code::CodeImage(image, std::nullopt, wanted()), nullptr);
 }
 
 void code_loaded_from(CUmodule module, const char* path) {
-    loaded_code().loaded(module, CodeImage::of_file(path, wanted()), current_context());
+    loaded_code().loaded(module, code::CodeImage::of_file(path, wanted()), current_context());
 }
 
 void code_loaded_from(CUlibrary library, const char* path) {
-    loaded_code().loaded(library, CodeImage::of_file(path, wanted()), nullptr);
+    loaded_code().loaded(library, code::CodeImage::of_file(path, wanted()), nullptr);
 }
 
 void kernel_given(CUfunction function, CUmodule module, const char* name) {
@@ -116,6 +116,12 @@ CUmodule module_of(CUlibrary library) {
     return module;
 }
 
+CUcontext context_of(CUfunction function) {
+    CUmodule module = nullptr;
+    if (driver().cuFuncGetModule(&module, function) != CUDA_SUCCESS) return nullptr;
+    return static_cast<CUcontext>(const_cast<void*>(loaded_code().context_of(module)));
+}
+
 bool driver_tells_layouts() {
     return device::driver_has(device::Entry::cuFuncGetParamInfo) &&
            device::driver_has(device::Entry::cuKernelGetParamInfo);
@@ -133,4 +139,4 @@ std::string name_of(CUfunction function) {
     return status == CUDA_SUCCESS && name ? name : "";
 }
 
-}  // namespace lms::shim
+}  // namespace lms::access

@@ -9,11 +9,11 @@
 #include "shim/code/loaded_code.h"
 #include "shim/device/cuda_api.h"
 
-namespace lms::shim {
+namespace lms::access {
 
 // Thread-safe, for the process.
 
-LoadedCode& loaded_code();
+code::LoadedCode& loaded_code();
 
 // The driver has loaded this as a module of the current context, or as a library. The image may be gone after
 // the call.
@@ -35,7 +35,7 @@ class CodeEnd {
     void refused();
 
   private:
-    LoadedCode::Gone code_;
+    code::LoadedCode::Gone code_;
     std::vector<KnownRegion> variables_;
 };
 void context_code_gone(CUcontext context);
@@ -43,10 +43,13 @@ void context_code_gone(CUcontext context);
 // The module that `library` is in the current context; null if the driver does not tell.
 CUmodule module_of(CUlibrary library);
 
+// The context that a function's module was loaded into; null: that is not known.
+CUcontext context_of(CUfunction function);
+
 // Whether the driver tells layouts itself.
 bool driver_tells_layouts();
 
 // The kernel's name as in its code; empty where nobody tells.
 std::string name_of(CUfunction function);
 
-}  // namespace lms::shim
+}  // namespace lms::access

@@ -12,7 +12,7 @@
 #include "shim/util/mutex.h"
 #include "shim/util/readable.h"
 
-namespace lms::shim {
+namespace lms::access {
 
 namespace {
 
@@ -50,18 +50,18 @@ bool ask(void* answer, CUpointer_attribute what, Address at) {
 }
 
 bool is_reserved(Address address) {
-    const util::SharedLock lock(program_addresses().mutex);
-    return program_addresses().book.reservation_of(address).has_value();
+    const util::SharedLock lock(program::program_addresses().mutex);
+    return program::program_addresses().book.reservation_of(address).has_value();
 }
 
 // What the driver has in one piece around an address. Of what the program maps it tells the reservation.
-std::optional<AddressRange> range_at(Address address) {
+std::optional<program::AddressRange> range_at(Address address) {
     CUdeviceptr begin = 0;
     std::size_t bytes = 0;
     if (is_reserved(address) || !ask(&begin, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, address) ||
         !ask(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address) || address - begin >= bytes)
         return std::nullopt;
-    return AddressRange{begin, begin + bytes};
+    return program::AddressRange{begin, begin + bytes};
 }
 
 }  // namespace
@@ -78,7 +78,7 @@ bool is_elsewhere(Address address) {
     }();
     if (is_known_elsewhere(address)) return true;
     // The shim's own: no buffer's, or the alias of a block.
-    for (const Session* session : sessions()) {
+    for (const session::Session* session : session::sessions()) {
         if (session->reserved(address)) return false;
     }
     unsigned type = 0;
@@ -94,7 +94,7 @@ void elsewhere_freed() {
     const util::Lock lock(registry().mutex);
     registry().told.clear();
     ++registry().frees;
-    ++memory_changes;
+    ++program::memory_changes;
 }
 
 void note_graph_memory(Address address, std::uint64_t bytes) {
@@ -102,4 +102,4 @@ void note_graph_memory(Address address, std::uint64_t bytes) {
     registry().of_graphs.add(address, address + bytes);
 }
 
-}  // namespace lms::shim
+}  // namespace lms::access

@@ -9,7 +9,7 @@
 
 #include "shim/engine/chunk.h"
 
-namespace lms::shim {
+namespace lms::access {
 
 // Thread-safe, for the process.
 
@@ -24,4 +24,4 @@ void elsewhere_freed();
 // A graph has this memory, of which the driver may not know before the graph is launched. That is kept.
 void note_graph_memory(engine::Address address, std::uint64_t bytes);
 
-}  // namespace lms::shim
+}  // namespace lms::access

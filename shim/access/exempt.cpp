@@ -18,7 +18,7 @@
 #include "shim/util/mutex.h"
 #include "shim/util/settings.h"
 
-namespace lms::shim {
+namespace lms::access {
 
 namespace {
 
@@ -139,4 +139,4 @@ bool called_by_exempt() noexcept try {
     return false;  // out of memory
 }
 
-}  // namespace lms::shim
+}  // namespace lms::access

@@ -1,5 +1,6 @@
 #include "shim/access/graph_contents.h"
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <unordered_map>
@@ -9,7 +10,7 @@
 #include "shim/device/driver_table.h"
 #include "shim/util/mutex.h"
 
-namespace lms::shim {
+namespace lms::access {
 
 namespace {
 
@@ -89,9 +90,9 @@ bool device_updatable(CUgraphNode node) {
 GraphPart part_of_kernel_node(CUgraphNode node) {
     CUDA_KERNEL_NODE_PARAMS_v2 kernel{};
     if (driver().cuGraphKernelNodeGetParams_v2(node, &kernel) != CUDA_SUCCESS) return GraphPart(unreadable());
-    const CUfunction function = kernel.func ? kernel.func : reinterpret_cast<CUfunction>(kernel.kern);
-    GraphPart part(contents_of_kernel(function, kernel.kernelParams, kernel.extra));
+    GraphPart part(contents_of(kernel));
     part.device_updatable = device_updatable(node);
+    part.attributes = attributes_of(node);
     return part;
 }
 
@@ -117,8 +118,12 @@ GraphPart part_of_batch(CUgraphNode node) {
 // Of a node whose parameters tell nothing of memory, or that a newer driver has and may reach any.
 GraphPart part_without_parameters(CUgraphNodeType type) {
     switch (type) {
+        case CU_GRAPH_NODE_TYPE_EMPTY: {
+            GraphPart part;
+            part.own.step = std::make_shared<const GraphStep>();
+            return part;
+        }
         case CU_GRAPH_NODE_TYPE_HOST:
-        case CU_GRAPH_NODE_TYPE_EMPTY:
         case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
         case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
         case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
@@ -243,10 +248,19 @@ bool pair_up(const GraphPart& to, const GraphPart& from) {
     return true;
 }
 
+bool same(const std::vector<CUlaunchAttribute>& these, const std::vector<CUlaunchAttribute>& those) {
+    return std::ranges::equal(these, those, [](const CUlaunchAttribute& a, const CUlaunchAttribute& b) {
+        return a.id == b.id && std::ranges::equal(std::as_bytes(std::span(&a.value, 1)),
+                                                  std::as_bytes(std::span(&b.value, 1)));
+    });
+}
+
 void exchange_contents(GraphPart& to, GraphPart& from) {
     std::swap(to.own, from.own);
     std::swap(to.kept, from.kept);
     to.device_updatable |= from.device_updatable;
+    // Parameters alone change none, and nobody says whether a graph does.
+    to.attributes_doubtful |= from.node && !same(to.attributes, from.attributes);
     const auto partner = *partners(to, from);
     for (std::size_t i = 0; i < to.parts.size(); ++i) exchange_contents(to.parts[i], from.parts[partner[i]]);
 }
@@ -268,6 +282,7 @@ GraphPart part_of(CUgraph graph) {
     if (!nodes) return GraphPart(unreadable());
     note_allocations(*nodes);
     GraphPart whole;
+    whole.is_graph = true;
     for (const CUgraphNode node : *nodes) {
         whole.parts.push_back(part_of_node(node));
         whole.parts.back().node = node;
@@ -282,12 +297,14 @@ GraphContents contents_of(const CUDA_MEMCPY3D& copy) {
     GraphContents contents;
     contents.operands = {span_of(from), span_of(to)};
     if (copy.dstMemoryType != CU_MEMORYTYPE_HOST) contents.copies.push_back({to, from, copy.srcMemoryType});
+    contents.step = std::make_shared<const GraphStep>(copy);
     return contents;
 }
 
 GraphContents contents_of(const CUDA_MEMSET_NODE_PARAMS& set) {
-    if (set.width == 0 || set.height == 0) return {};
     GraphContents contents;
+    contents.step = std::make_shared<const GraphStep>(set);
+    if (set.width == 0 || set.height == 0) return contents;
     contents.operands = {{set.dst, (set.height - 1) * set.pitch + set.width * set.elementSize}};
     return contents;
 }
@@ -300,9 +317,11 @@ GraphContents contents_of(const CUDA_BATCH_MEM_OP_NODE_PARAMS& batch) {
     return contents;
 }
 
-GraphContents contents_of_kernel(CUfunction function, void** parameters, void** extra) {
+GraphContents contents_of(const CUDA_KERNEL_NODE_PARAMS_v2& kernel) {
     GraphContents contents;
-    add_arguments(contents.kernels, function, parameters, extra, nullptr, true);
+    const CUfunction function = kernel.func ? kernel.func : reinterpret_cast<CUfunction>(kernel.kern);
+    add_arguments(contents.kernels, function, kernel.kernelParams, kernel.extra, nullptr, true);
+    contents.step = step_of(kernel);
     return contents;
 }
 
@@ -310,9 +329,7 @@ GraphPart part_of(const CUgraphNodeParams& node) {
     if (node.type == kMemcpyBatchNode) return GraphPart(contents_of_batch(node));
     switch (node.type) {
         case CU_GRAPH_NODE_TYPE_KERNEL:
-            return GraphPart(contents_of_kernel(
-                node.kernel.func ? node.kernel.func : reinterpret_cast<CUfunction>(node.kernel.kern),
-                node.kernel.kernelParams, node.kernel.extra));
+            return GraphPart(contents_of(version_2(node.kernel)));
         case CU_GRAPH_NODE_TYPE_MEMCPY:
             return GraphPart(contents_of(node.memcpy.copyParams));
         case CU_GRAPH_NODE_TYPE_MEMSET:
@@ -381,4 +398,4 @@ KnownBodies forget_bodies(CUgraph graph) {
     return gone;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::access

@@ -1,15 +1,17 @@
 // What a graph's nodes reach and copy, read from the driver or from the parameters that a node is given.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "shim/access/graph_step.h"
 #include "shim/access/memory_operations.h"
 #include "shim/access/pointer_tables.h"
 #include "shim/session/submit.h"
 
-namespace lms::shim {
+namespace lms::access {
 
 // A copy to device memory among a graph's nodes.
 struct GraphCopy {
@@ -19,10 +21,11 @@ struct GraphCopy {
 };
 
 struct GraphContents {
-    WorkingSet kernels;
-    std::vector<Range> operands;  // of the other nodes; any addresses
+    session::WorkingSet kernels;
+    std::vector<session::Range> operands;  // of the other nodes; any addresses
     std::vector<GraphCopy> copies;
-    std::vector<WrittenWord> words;  // by memory operations
+    std::vector<WrittenWord> words;         // by memory operations
+    std::shared_ptr<const GraphStep> step;  // of one node; null: it can only be part of a graph
 };
 
 // A node, or a whole graph, whose nodes are its parts; so are those of a child graph and of conditional
@@ -34,14 +37,18 @@ struct GraphPart {
     CUgraphNode node = nullptr;     // in the graph it was read from; null: a graph, or a node nobody can name
     GraphContents own;              // without the parts'
     bool device_updatable = false;  // kernels on the GPU may give it any parameters
-    std::vector<GraphPart> parts;   // in the driver's order
+    bool is_graph = false;
+    std::vector<CUlaunchAttribute> attributes;  // of a kernel, if it was read from a graph
+    bool attributes_doubtful = false;           // they, or those of its parts, may be others by now
+    std::vector<GraphPart> parts;               // in the driver's order
     // Of a node in a graph: its place among the parts of those it comes after, in the driver's order.
     std::vector<std::size_t> after;
     bool ordered = true;  // of a graph: whether `after` is known of its nodes
 
     // Of an executable graph's (access/graphs.h).
-    std::vector<PinnedIn> kept;
+    std::vector<session::PinnedIn> kept;
     bool enabled = true;
+    bool enabled_doubtful = false;  // changed while it was off: nobody says whether it still is
 };
 
 // Thread-safe. Also of use before any memory is managed: what is then may be named by tables that a graph
@@ -56,7 +63,7 @@ GraphContents contents_of(const CUgraphNodeParams& node);
 GraphContents contents_of(const CUDA_MEMCPY3D& copy);
 GraphContents contents_of(const CUDA_MEMSET_NODE_PARAMS& set);
 GraphContents contents_of(const CUDA_BATCH_MEM_OP_NODE_PARAMS& batch);
-GraphContents contents_of_kernel(CUfunction function, void** parameters, void** extra);
+GraphContents contents_of(const CUDA_KERNEL_NODE_PARAMS_v2& kernel);
 
 // Adds what `from` has.
 void merge(GraphContents& into, const GraphContents& from);
@@ -74,4 +81,4 @@ void note_bodies(CUgraphNode node, std::span<const CUgraph> bodies);
 using KnownBodies = std::vector<std::pair<CUgraphNode, std::vector<CUgraph>>>;
 KnownBodies forget_bodies(CUgraph graph);
 
-}  // namespace lms::shim
+}  // namespace lms::access

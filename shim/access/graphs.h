@@ -6,7 +6,7 @@
 
 #include "shim/access/graph_contents.h"
 
-namespace lms::shim {
+namespace lms::access {
 
 // Thread-safe; an executable graph is used by one thread at a time, as in CUDA. Kernel nodes may use memory
 // in place like any launch. Of all other nodes the driver records how their operands are mapped, so those are
@@ -67,7 +67,22 @@ void note_unseen_call();
 // `exec` is about to be launched: its copies may write pointer tables.
 void note_graph_copies(CUgraphExec exec);
 
-// What launching `exec` reaches.
-WorkingSet reach_of(CUgraphExec exec, CUstream stream);
+// The nodes of `exec`, which is about to be launched into `stream`, to be launched there one by one instead.
+// Null: that cannot be, or an earlier launch of it may be unfinished that they would not run behind.
+std::shared_ptr<const GraphSteps> steps_of(CUgraphExec exec, CUstream stream);
+// `exec` is about to be launched into `stream`: whatever comes runs behind its nodes that were launched one
+// by one, for which the driver does not wait by itself.
+CUresult await_steps(CUgraphExec exec, CUstream stream);
+// It was launched whole, or its nodes were.
+void note_whole(CUgraphExec exec, CUstream stream);
+void note_steps(CUgraphExec exec, CUstream stream);
 
-}  // namespace lms::shim
+// The context is gone, and what it had.
+void steps_end_with(CUcontext context);
+// A graph was given a user object: no graph's nodes are launched one by one from here on.
+void user_objects_used();
+
+// What launching `exec` reaches.
+session::WorkingSet reach_of(CUgraphExec exec, CUstream stream);
+
+}  // namespace lms::access

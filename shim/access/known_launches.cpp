@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace lms::shim {
+namespace lms::access {
 
 std::size_t KnownLaunches::Launch::hash() const {
     std::uint64_t hash = shape.blocks[0];
@@ -16,7 +16,7 @@ bool KnownLaunches::Known::is(const Launch& launch) const {
            std::ranges::equal(arguments, launch.arguments());
 }
 
-bool KnownLaunches::find(const Launch& launch, WorkingSet& reach) {
+bool KnownLaunches::find(const Launch& launch, session::WorkingSet& reach) {
     const std::size_t slot = launch.hash() % kSlots;
     const util::Lock lock(mutex_);
     const Known* const known = slots_.empty() ? nullptr : slots_[slot].known.get();
@@ -32,7 +32,7 @@ bool KnownLaunches::find(const Launch& launch, WorkingSet& reach) {
     return true;
 }
 
-void KnownLaunches::keep(const Launch& launch, const WorkingSet& reach) {
+void KnownLaunches::keep(const Launch& launch, const session::WorkingSet& reach) {
     const std::size_t hash = launch.hash();
     const util::Lock lock(mutex_);
     slots_.resize(kSlots);
@@ -50,4 +50,4 @@ void KnownLaunches::keep(const Launch& launch, const WorkingSet& reach) {
                                                      reach.unseen});
 }
 
-}  // namespace lms::shim
+}  // namespace lms::access

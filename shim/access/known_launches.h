@@ -14,7 +14,7 @@
 #include "shim/session/working_set.h"
 #include "shim/util/mutex.h"
 
-namespace lms::shim {
+namespace lms::access {
 
 // Thread-safe.
 class KnownLaunches {
@@ -24,8 +24,8 @@ class KnownLaunches {
         static constexpr std::size_t kMostWords = 64;
 
         std::uint64_t changes;  // memory_changes, before anything was looked at
-        LaunchShape shape;
-        Bounds tables;
+        code::LaunchShape shape;
+        session::Bounds tables;
         std::array<std::uint64_t, kMostWords> words;  // its arguments
         std::size_t count = 0;
 
@@ -42,21 +42,21 @@ class KnownLaunches {
     }
     // To `reach`, which has nothing yet: what a launch of the same arguments reached. False: none is known
     // that is still right.
-    bool find(const Launch& launch, WorkingSet& reach);
+    bool find(const Launch& launch, session::WorkingSet& reach);
     // `reach` has what the arguments lead to, and no more. Kept from the second time on: of arguments that
     // never come again, as a step's number is, nothing would be gained.
-    void keep(const Launch& launch, const WorkingSet& reach);
+    void keep(const Launch& launch, const session::WorkingSet& reach);
 
   private:
     static constexpr std::size_t kSlots = 256;
 
     struct Known {
         std::uint64_t changes;
-        LaunchShape shape;
-        Bounds tables;
+        code::LaunchShape shape;
+        session::Bounds tables;
         std::vector<std::uint64_t> arguments;
         std::vector<engine::Address> addresses, only_read;
-        std::vector<Range> ranges;
+        std::vector<session::Range> ranges;
         bool opaque, unseen;
 
         bool is(const Launch& launch) const;
@@ -72,4 +72,4 @@ class KnownLaunches {
     std::vector<Slot> slots_ LMS_GUARDED_BY(mutex_);  // by hash; none before the first
 };
 
-}  // namespace lms::shim
+}  // namespace lms::access

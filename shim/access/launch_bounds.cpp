@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <utility>
 
-namespace lms::shim {
+namespace lms::access {
 
-std::unique_ptr<LaunchBounds> LaunchBounds::of(std::vector<std::shared_ptr<const PtxBounds>> all,
-                                               std::span<const Parameter> layout) {
+std::unique_ptr<LaunchBounds> LaunchBounds::of(std::vector<std::shared_ptr<const code::PtxBounds>> all,
+                                               std::span<const code::Parameter> layout) {
     if (all.empty() || std::ranges::find(all, nullptr) != all.end()) return nullptr;
     auto result = std::make_unique<LaunchBounds>();
     for (const auto& each : all) {
         for (std::size_t i = 0; i < each->inputs().size(); ++i) {
-            const Parameter& input = each->inputs()[i];
+            const code::Parameter& input = each->inputs()[i];
             const auto at = place_of(layout, input.offset, input.bytes);
             if (!at) return nullptr;
             result->inputs_.push_back({*at, input.bytes, each->moves_along(i)});
@@ -27,18 +27,19 @@ std::size_t LaunchBounds::Hash::operator()(const Key& key) const {
     return hash ^ hash >> 32;
 }
 
-AccessBounds LaunchBounds::known(const LaunchShape& shape, std::span<const std::uint64_t> values) {
+code::AccessBounds LaunchBounds::known(const code::LaunchShape& shape,
+                                       std::span<const std::uint64_t> values) {
     const auto all = answers(shape, values);
-    AccessBounds bounds;
+    code::AccessBounds bounds;
     for (std::size_t i = 0; i < all_.size(); ++i) {
         const std::size_t count = all_[i]->inputs().size();
-        bounds.add(PtxBounds::placed((*all)[i], values.first(count)));
+        bounds.add(code::PtxBounds::placed((*all)[i], values.first(count)));
         values = values.subspan(count);
     }
     return bounds;
 }
 
-std::shared_ptr<const LaunchBounds::Answers> LaunchBounds::answers(const LaunchShape& shape,
+std::shared_ptr<const LaunchBounds::Answers> LaunchBounds::answers(const code::LaunchShape& shape,
                                                                    std::span<const std::uint64_t> values) {
     Key key;
     key.reserve(values.size() + shape.blocks.size());
@@ -61,4 +62,4 @@ std::shared_ptr<const LaunchBounds::Answers> LaunchBounds::answers(const LaunchS
     return answers_.try_emplace(std::move(key), std::move(made)).first->second;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::access

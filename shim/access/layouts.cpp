@@ -7,7 +7,7 @@
 #include "shim/util/mutex.h"
 #include "shim/util/settings.h"
 
-namespace lms::shim {
+namespace lms::access {
 
 namespace {
 
@@ -24,7 +24,7 @@ Cache& cache() {
 
 // Both queries (CUDA 12.4 and later) answer CUDA_ERROR_INVALID_VALUE past the last parameter.
 template <typename Query>
-bool ask(Query query, std::vector<Parameter>& parameters) {
+bool ask(Query query, std::vector<code::Parameter>& parameters) {
     for (std::size_t index = 0;; ++index) {
         std::size_t offset = 0;
         std::size_t bytes = 0;
@@ -51,7 +51,7 @@ std::vector<const void*> owners_of(CUfunction function) {
     return owners;
 }
 
-bool ask_driver(CUfunction function, std::vector<Parameter>& parameters) {
+bool ask_driver(CUfunction function, std::vector<code::Parameter>& parameters) {
     const device::Driver& driver = device::driver();
     if (ask([&](std::size_t index, std::size_t* offset,
                 std::size_t* bytes) { return driver.cuFuncGetParamInfo(function, index, offset, bytes); },
@@ -72,7 +72,7 @@ Layout look(CUfunction function) {
     layout.owners = owners_of(function);
     if (settings().safety == Safety::Opaque)
         layout.addresses = loaded_code().addresses_of(layout.owners, layout.name);
-    if (settings().asks_what_is_written() && layout.addresses == Addresses::Complete)
+    if (settings().asks_what_is_written() && layout.addresses == code::Addresses::Complete)
         layout.written = loaded_code().written_by(layout.owners, layout.name);
     if (driver_tells_layouts()) {
         layout.known = ask_driver(function, layout.parameters);
@@ -80,13 +80,13 @@ Layout look(CUfunction function) {
         layout.known = true;
         layout.parameters = std::move(*parameters);
     }
-    if (settings().safety == Safety::Opaque && layout.addresses == Addresses::Complete) {
+    if (settings().safety == Safety::Opaque && layout.addresses == code::Addresses::Complete) {
         layout.accesses = place(loaded_code().accesses_of(layout.owners, layout.name), layout.parameters);
         layout.bounds =
             LaunchBounds::of(loaded_code().bounds_of(layout.owners, layout.name), layout.parameters);
     }
     std::size_t words = 0;
-    for (const Parameter& each : layout.parameters) words += (each.bytes + 7) / 8;
+    for (const code::Parameter& each : layout.parameters) words += (each.bytes + 7) / 8;
     if (layout.known && words <= KnownLaunches::Launch::kMostWords)
         layout.launches = std::make_unique<KnownLaunches>();
     return layout;
@@ -110,4 +110,4 @@ void forget_layouts() {
     cache().layouts.clear();
 }
 
-}  // namespace lms::shim
+}  // namespace lms::access

@@ -12,18 +12,19 @@
 #include "shim/code/loaded_code.h"
 #include "shim/device/cuda_api.h"
 
-namespace lms::shim {
+namespace lms::access {
 
 struct Layout {
     std::string name;    // of the kernel; empty: the driver does not tell
     bool known = false;  // else the launch could hold anything
-    std::vector<Parameter> parameters;
+    std::vector<code::Parameter> parameters;
     std::vector<const void*> owners;  // the module and the library it comes from, as far as the driver tells
-    Addresses addresses = Addresses::Complete;       // in LMS_SAFETY=opaque; elsewhere nobody asks
-    ParameterWords written = ParameterWords::all();  // with LMS_RETAIN: which of their words it writes by
-    std::vector<PlacedAccess> accesses;              // where the addresses are complete
-    std::unique_ptr<LaunchBounds> bounds;            // there; null: the code does not show them
-    std::unique_ptr<KnownLaunches> launches;         // null: it takes too many words for that
+    code::Addresses addresses = code::Addresses::Complete;  // in LMS_SAFETY=opaque; elsewhere nobody asks
+    code::ParameterWords written =
+        code::ParameterWords::all();          // with LMS_RETAIN: which of their words it writes by
+    std::vector<PlacedAccess> accesses;       // where the addresses are complete
+    std::unique_ptr<LaunchBounds> bounds;     // there; null: the code does not show them
+    std::unique_ptr<KnownLaunches> launches;  // null: it takes too many words for that
 };
 
 // The layout of `function`, which may be a CUkernel cast to CUfunction. Thread-safe.
@@ -32,4 +33,4 @@ std::shared_ptr<const Layout> layout_of(CUfunction function);
 // Drops what is known: handles of unloaded modules are used again for other kernels.
 void forget_layouts();
 
-}  // namespace lms::shim
+}  // namespace lms::access

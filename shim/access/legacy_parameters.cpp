@@ -8,7 +8,7 @@
 #include "shim/access/arguments.h"
 #include "shim/util/mutex.h"
 
-namespace lms::shim {
+namespace lms::access {
 
 namespace {
 
@@ -32,7 +32,7 @@ void set_parameters(CUfunction function, std::size_t offset, const void* data, s
     std::memcpy(block.data() + offset, data, bytes);
 }
 
-void add_parameters(WorkingSet& reach, CUfunction function) {
+void add_parameters(session::WorkingSet& reach, CUfunction function) {
     std::vector<std::byte> block;
     {
         const util::Lock lock(block_registry().mutex);
@@ -45,4 +45,4 @@ void add_parameters(WorkingSet& reach, CUfunction function) {
     add_arguments(reach, function, nullptr, extra, nullptr);
 }
 
-}  // namespace lms::shim
+}  // namespace lms::access

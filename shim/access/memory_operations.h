@@ -7,7 +7,7 @@
 
 #include "shim/session/submit.h"
 
-namespace lms::shim {
+namespace lms::access {
 
 // Those of a batch. The driver takes fewer, and refuses more, or none at all, without a look at them.
 inline std::span<const CUstreamBatchMemOpParams> operations_of(const CUstreamBatchMemOpParams* batch,
@@ -17,8 +17,8 @@ inline std::span<const CUstreamBatchMemOpParams> operations_of(const CUstreamBat
 }
 
 // The words that operations write and wait for, and what may be such; any addresses.
-inline std::vector<Range> words_of(std::span<const CUstreamBatchMemOpParams> operations) {
-    std::vector<Range> words;
+inline std::vector<session::Range> words_of(std::span<const CUstreamBatchMemOpParams> operations) {
+    std::vector<session::Range> words;
     for (const CUstreamBatchMemOpParams& each : operations) {
         switch (each.operation) {
             case CU_STREAM_MEM_OP_WAIT_VALUE_32:
@@ -67,4 +67,4 @@ inline bool any_waits(std::span<const CUstreamBatchMemOpParams> operations) {
     });
 }
 
-}  // namespace lms::shim
+}  // namespace lms::access

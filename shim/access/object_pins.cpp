@@ -4,32 +4,32 @@
 
 #include "shim/program/handles.h"
 
-namespace lms::shim {
+namespace lms::access {
 
 namespace {
 
-using Objects = Handles<const void*, std::vector<PinnedIn>>;
+using Objects = program::Handles<const void*, std::vector<session::PinnedIn>>;
 
 Objects& objects() {
-    return only<Objects>();
+    return program::only<Objects>();
 }
 
-void let_go_reached(const std::vector<PinnedIn>& kept) {
-    for (const PinnedIn& one : kept) one.session->unpin_reached(one.kept);
+void let_go_reached(const std::vector<session::PinnedIn>& kept) {
+    for (const session::PinnedIn& one : kept) one.session->unpin_reached(one.kept);
 }
 
 // What it names from now on; returns what it named.
-std::vector<PinnedIn> exchange(const void* object, std::vector<PinnedIn> kept) {
+std::vector<session::PinnedIn> exchange(const void* object, std::vector<session::PinnedIn> kept) {
     const util::Lock lock(objects().mutex);
-    std::vector<PinnedIn> before = objects().take(object).value_or(std::vector<PinnedIn>{});
+    std::vector<session::PinnedIn> before = objects().take(object).value_or(std::vector<session::PinnedIn>{});
     if (!kept.empty()) objects().enter(object, std::move(kept));
     return before;
 }
 
 }  // namespace
 
-void object_names(const void* object, std::vector<PinnedIn> kept) {
-    for (const PinnedIn& one : kept) one.session->reached();
+void object_names(const void* object, std::vector<session::PinnedIn> kept) {
+    for (const session::PinnedIn& one : kept) one.session->reached();
     let_go_reached(exchange(object, std::move(kept)));
 }
 
@@ -43,4 +43,4 @@ void ObjectEnd::refused() {
     if (!kept_.empty()) exchange(object_, std::exchange(kept_, {}));
 }
 
-}  // namespace lms::shim
+}  // namespace lms::access

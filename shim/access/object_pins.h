@@ -5,13 +5,13 @@
 
 #include "shim/session/submit.h"
 
-namespace lms::shim {
+namespace lms::access {
 
 // Thread-safe. `object` is the driver's handle.
 
 // The object names what is kept from now on, instead of what it named before. That may move again when the
 // work submitted so far is done: the program need not wait for it before it takes the object away.
-void object_names(const void* object, std::vector<PinnedIn> kept);
+void object_names(const void* object, std::vector<session::PinnedIn> kept);
 
 // Around the call that takes the object away, or what it names: once the driver has, another may have the
 // handle.
@@ -26,7 +26,7 @@ class ObjectEnd {
 
   private:
     const void* object_;
-    std::vector<PinnedIn> kept_;
+    std::vector<session::PinnedIn> kept_;
 };
 
-}  // namespace lms::shim
+}  // namespace lms::access

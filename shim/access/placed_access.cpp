@@ -3,17 +3,17 @@
 #include <algorithm>
 #include <optional>
 
-namespace lms::shim {
+namespace lms::access {
 
 namespace {
 
 constexpr std::size_t kWord = sizeof(std::uint64_t);
 
-PlacedAccess placed(const KernelAccess& access, std::span<const Parameter> layout) {
+PlacedAccess placed(const code::KernelAccess& access, std::span<const code::Parameter> layout) {
     PlacedAccess result;
     result.written = access.written;
     result.constant = access.begins.constant;
-    for (const LinearTerm& term : access.begins.terms) {
+    for (const code::LinearTerm& term : access.begins.terms) {
         const auto at = place_of(layout, term.offset, term.bytes);
         if (at) result.sum.push_back({*at, term});
     }
@@ -33,7 +33,8 @@ PlacedAccess placed(const KernelAccess& access, std::span<const Parameter> layou
 
 }  // namespace
 
-std::optional<Place> place_of(std::span<const Parameter> layout, std::size_t offset, std::size_t bytes) {
+std::optional<Place> place_of(std::span<const code::Parameter> layout, std::size_t offset,
+                              std::size_t bytes) {
     for (std::size_t i = 0; i < layout.size(); ++i) {
         if (offset >= layout[i].offset && offset + bytes <= layout[i].offset + layout[i].bytes)
             return Place{i, offset - layout[i].offset};
@@ -41,10 +42,11 @@ std::optional<Place> place_of(std::span<const Parameter> layout, std::size_t off
     return std::nullopt;
 }
 
-std::vector<PlacedAccess> place(std::span<const KernelAccess> accesses, std::span<const Parameter> layout) {
+std::vector<PlacedAccess> place(std::span<const code::KernelAccess> accesses,
+                                std::span<const code::Parameter> layout) {
     std::vector<PlacedAccess> result;
-    for (const KernelAccess& access : accesses) result.push_back(placed(access, layout));
+    for (const code::KernelAccess& access : accesses) result.push_back(placed(access, layout));
     return result;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::access

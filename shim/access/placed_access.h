@@ -10,7 +10,7 @@
 
 #include "shim/code/ptx_bounds.h"
 
-namespace lms::shim {
+namespace lms::access {
 
 // Bytes of a parameter.
 struct Place {
@@ -25,7 +25,7 @@ struct PlacedAccess {
     };
     struct Term {
         Place at;
-        LinearTerm term;
+        code::LinearTerm term;
     };
     std::vector<Word> words;
     std::vector<Term> sum;  // empty: where it begins does not show
@@ -34,9 +34,10 @@ struct PlacedAccess {
 };
 
 // Where in these parameters the bytes of the block are; nothing where no one of them has them all.
-std::optional<Place> place_of(std::span<const Parameter> layout, std::size_t offset, std::size_t bytes);
+std::optional<Place> place_of(std::span<const code::Parameter> layout, std::size_t offset, std::size_t bytes);
 
-std::vector<PlacedAccess> place(std::span<const KernelAccess> accesses, std::span<const Parameter> layout);
+std::vector<PlacedAccess> place(std::span<const code::KernelAccess> accesses,
+                                std::span<const code::Parameter> layout);
 
 // Where such an access begins, by `read(place, to, bytes)`.
 template <typename Read>
@@ -58,4 +59,4 @@ std::uint64_t begin_of(const PlacedAccess& access, Read&& read) {
     return access.sum.empty() ? 0 : address;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::access

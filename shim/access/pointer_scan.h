@@ -8,14 +8,14 @@
 
 #include "shim/session/working_set.h"
 
-namespace lms::shim {
+namespace lms::access {
 
 // Positions that are looked at at once.
 inline constexpr std::size_t kScanStep = 16;
 
 // Whether one of the words that begin at `at` and the fifteen bytes behind may be an address within `bounds`,
 // which are not empty: by the upper halves of the words. Most of a large struct is told apart so.
-inline bool may_begin_address(const char* at, Bounds bounds) {
+inline bool may_begin_address(const char* at, session::Bounds bounds) {
     using Lanes = std::uint32_t __attribute__((vector_size(kScanStep)));
     const auto first = static_cast<std::uint32_t>(bounds.begin >> 32);
     const std::uint32_t span = static_cast<std::uint32_t>((bounds.end - 1) >> 32) - first;
@@ -34,7 +34,7 @@ inline bool may_begin_address(const char* at, Bounds bounds) {
 // within `bounds`. The words begin at any byte: in packed structs pointers do too. What is an address by
 // chance names a buffer too many, no more.
 template <typename Found>
-void scan(const void* data, std::size_t bytes, Bounds bounds, Found&& found) {
+void scan(const void* data, std::size_t bytes, session::Bounds bounds, Found&& found) {
     constexpr std::size_t kAhead = sizeof(engine::Address) - 1;  // of a word, behind its first byte
     if (bytes <= kAhead || bounds.begin == bounds.end) return;
     const char* block = static_cast<const char*>(data);
@@ -58,4 +58,4 @@ void scan(const void* data, std::size_t bytes, Bounds bounds, Found&& found) {
     }
 }
 
-}  // namespace lms::shim
+}  // namespace lms::access

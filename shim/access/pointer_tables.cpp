@@ -15,7 +15,7 @@
 #include "shim/util/mutex.h"
 #include "shim/util/readable.h"
 
-namespace lms::shim {
+namespace lms::access {
 
 namespace {
 
@@ -82,7 +82,8 @@ CUresult type_of(Address address, unsigned int& type) {
 // not be there now: a condition keeps the copy from running, or a host function makes it before.
 class Search {
   public:
-    explicit Search(bool later) : later_(later), managed_(managed_bounds()), unmanaged_(table_bounds()) {}
+    explicit Search(bool later)
+        : later_(later), managed_(session::managed_bounds()), unmanaged_(table_bounds()) {}
 
     std::vector<PointerWord> words(const StridedRegion& to, const StridedRegion& from) {
         constexpr std::uint64_t kAll = 1 << 20;
@@ -154,14 +155,14 @@ class Search {
     }
 
     const bool later_;
-    const Bounds managed_;
-    const Bounds unmanaged_;
+    const session::Bounds managed_;
+    const session::Bounds unmanaged_;
     std::vector<PointerWord> found_;
 };
 
 // The allocation, not managed, that `to` lies in; what it spans where the driver does not know of one.
 std::optional<Extent> allocation_of(const StridedRegion& to) {
-    if (session_at(to.begin)) return std::nullopt;
+    if (session::session_at(to.begin)) return std::nullopt;
     CUdeviceptr base = 0;
     std::size_t bytes = 0;
     if (device::driver().cuMemGetAddressRange_v2(&base, &bytes, to.begin) == CUDA_SUCCESS)
@@ -230,15 +231,15 @@ void known_again(TableRegistry& all, Address begin, std::uint64_t bytes) LMS_REQ
 
 // What the program has mapped around `address` of handles that have become the driver's.
 std::optional<Extent> handed_over(Address address) {
-    if (!managed_views.load(std::memory_order_relaxed)) return std::nullopt;
-    const util::SharedLock lock(program_addresses().mutex);
-    const AddressRange run = program_addresses().book.run_at(address, 0);
+    if (!program::managed_views.load(std::memory_order_relaxed)) return std::nullopt;
+    const util::SharedLock lock(program::program_addresses().mutex);
+    const program::AddressRange run = program::program_addresses().book.run_at(address, 0);
     if (run.end == 0) return std::nullopt;
     return Extent{run.begin, run.end};
 }
 
 std::optional<Extent> extent_of(TableRegistry& all, Address address) LMS_REQUIRES(all.mutex) {
-    if (Session* session = session_at(address)) {
+    if (session::Session* session = session::session_at(address)) {
         const auto buffer = session->buffer_near(address);
         if (!buffer) return std::nullopt;
         return Extent{buffer->address, buffer->address + buffer->bytes};
@@ -249,7 +250,7 @@ std::optional<Extent> extent_of(TableRegistry& all, Address address) LMS_REQUIRE
 }
 
 void read_words(const StridedRegion& to, const StridedRegion& from, Effect effect) {
-    if (managed_bounds().end == 0 || bytes_of(to) == 0) return;
+    if (session::managed_bounds().end == 0 || bytes_of(to) == 0) return;
     const std::vector<PointerWord> words = Search(effect == Effect::Adds).words(to, from);
     TableRegistry& all = table_registry();
     if (words.empty() && !table_words_seen.load()) return;
@@ -269,14 +270,14 @@ void read_words(const StridedRegion& to, const StridedRegion& from, Effect effec
 }
 
 bool is_reserved_by_program(Address address) {
-    const util::SharedLock lock(program_addresses().mutex);
-    return program_addresses().book.reservation_of(address).has_value();
+    const util::SharedLock lock(program::program_addresses().mutex);
+    return program::program_addresses().book.reservation_of(address).has_value();
 }
 
 }  // namespace
 
 bool is_host_memory(Address address) {
-    if (session_at(address)) return false;
+    if (session::session_at(address)) return false;
     unsigned int type = CU_MEMORYTYPE_DEVICE;
     const CUresult status = type_of(address, type);
     // Pageable memory is not known to the driver; nor is what a graph will allocate, before it is launched.
@@ -286,7 +287,7 @@ bool is_host_memory(Address address) {
 }
 
 void note_upload(const StridedRegion& to, const StridedRegion& from, Effect effect) {
-    if (in(managed_bounds(), from.begin) || in(table_bounds(), from.begin)) {
+    if (in(session::managed_bounds(), from.begin) || in(table_bounds(), from.begin)) {
         note_transfer(to, from, effect);
     } else {
         read_words(to, from, effect);
@@ -298,7 +299,7 @@ void note_word(Address at, std::uint64_t value, Effect effect) {
 }
 
 void note_copy(const StridedRegion& to, const StridedRegion& from, Effect effect) {
-    if (managed_bounds().end == 0 || bytes_of(to) == 0) return;
+    if (session::managed_bounds().end == 0 || bytes_of(to) == 0) return;
     TableRegistry& all = table_registry();
     if (!any_tables()) return;
     const auto allocation = allocation_of(to);
@@ -320,7 +321,7 @@ void note_copy(const StridedRegion& to, const StridedRegion& from, Effect effect
 }
 
 void note_transfer(const StridedRegion& to, const StridedRegion& from, Effect effect) {
-    if (managed_bounds().end == 0 || bytes_of(to) == 0) return;
+    if (session::managed_bounds().end == 0 || bytes_of(to) == 0) return;
     if (is_host_memory(from.begin)) {
         read_words(to, from, effect);
     } else {
@@ -384,7 +385,7 @@ void note_handle_mapped(CUmemGenericAllocationHandle handle, std::uint64_t offse
     if (parked == all.parked.end()) return;
     const bool any = all.words.any_in(parked->second + offset, bytes);
     move_words(all, address, parked->second + offset, bytes);
-    if (any && !session_at(address)) enter_region(all, {address, address + bytes});
+    if (any && !session::session_at(address)) enter_region(all, {address, address + bytes});
 }
 
 void note_handle_given(CUmemGenericAllocationHandle handle) {
@@ -436,16 +437,16 @@ void region_stays(const KnownRegion& known) {
     all.words.add(known.words);
 }
 
-Bounds table_bounds() {
+session::Bounds table_bounds() {
     const Address end = table_registry().end.load();
-    return end == 0 ? Bounds{} : Bounds{table_registry().begin.load(), end};
+    return end == 0 ? session::Bounds{} : session::Bounds{table_registry().begin.load(), end};
 }
 
-void follow_tables(WorkingSet& reach) {
+void follow_tables(session::WorkingSet& reach) {
     TableRegistry& all = table_registry();
     if (!any_tables()) return;
     const util::Lock lock(all.mutex);
-    const auto is_managed = [](Address address) { return session_at(address) != nullptr; };
+    const auto is_managed = [](Address address) { return session::session_at(address) != nullptr; };
     const bool names_memory =
         std::ranges::any_of(reach.addresses, is_managed) || std::ranges::any_of(reach.only_read, is_managed);
     for (const void* owner : reach.owners) {
@@ -467,4 +468,4 @@ void follow_tables(WorkingSet& reach) {
                            tables.end());
 }
 
-}  // namespace lms::shim
+}  // namespace lms::access

@@ -15,9 +15,11 @@
 #include "shim/access/pointer_words.h"
 #include "shim/access/strided_region.h"
 
-namespace lms::shim {
-
+namespace lms::session {
 struct WorkingSet;
+}
+
+namespace lms::access {
 
 // Thread-safe, for the process. Sessions' locks are taken inside.
 
@@ -88,10 +90,10 @@ std::optional<KnownRegion> forget_memory(engine::Address address);
 void region_stays(const KnownRegion& region);
 
 // Arguments in this range may be tables although they are not managed.
-Bounds table_bounds();
+session::Bounds table_bounds();
 
 // Adds to `reach` what it reaches through tables: through those at its addresses, and through the variables
 // of its owners.
-void follow_tables(WorkingSet& reach);
+void follow_tables(session::WorkingSet& reach);
 
-}  // namespace lms::shim
+}  // namespace lms::access

@@ -4,7 +4,7 @@
 #include <array>
 #include <unordered_set>
 
-namespace lms::shim {
+namespace lms::access {
 
 using engine::Address;
 
@@ -164,4 +164,4 @@ void PointerWords::close_over(std::pmr::vector<Address>& addresses, const Extent
     }
 }
 
-}  // namespace lms::shim
+}  // namespace lms::access

@@ -13,7 +13,7 @@
 
 #include "shim/engine/chunk.h"
 
-namespace lms::shim {
+namespace lms::access {
 
 // One aligned 8-byte word of device memory, and the address it holds.
 struct PointerWord {
@@ -74,4 +74,4 @@ class PointerWords {
     std::map<engine::Address, Targets> targets_;  // of extents asked about, by their begin
 };
 
-}  // namespace lms::shim
+}  // namespace lms::access

@@ -8,7 +8,7 @@
 #include "shim/device/cuda_api.h"
 #include "shim/session/managed.h"
 
-namespace lms::shim {
+namespace lms::access {
 
 // `depth` slices of `height` rows of `width` bytes. Empty: width 0.
 struct StridedRegion {
@@ -25,7 +25,7 @@ inline std::uint64_t bytes_of(const StridedRegion& box) {
 }
 
 // From its first byte to its last.
-inline Range span_of(const StridedRegion& box) {
+inline session::Range span_of(const StridedRegion& box) {
     if (box.width == 0) return {0, 0};
     return {box.begin, (box.depth - 1) * box.slice_pitch + (box.height - 1) * box.pitch + box.width};
 }
@@ -70,4 +70,4 @@ StridedRegion destination_of(const Copy& c) {
     }
 }
 
-}  // namespace lms::shim
+}  // namespace lms::access

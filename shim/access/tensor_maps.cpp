@@ -9,7 +9,7 @@
 #include <cstring>
 #include <unordered_map>
 
-namespace lms::shim {
+namespace lms::access {
 
 namespace {
 
@@ -54,7 +54,7 @@ void note_tensor_map(const CUtensorMap& map, engine::Address address) {
     }
     const util::Lock lock(tensor_map_registry().mutex);
     tensor_map_registry().maps[words] = address;
-    ++memory_changes;
+    ++program::memory_changes;
     tensor_map_registry().any.store(true, std::memory_order_release);
 }
 
@@ -71,4 +71,4 @@ void find_tensor_maps(const void* data, std::size_t offset, std::size_t bytes,
     }
 }
 
-}  // namespace lms::shim
+}  // namespace lms::access

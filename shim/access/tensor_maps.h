@@ -10,7 +10,7 @@
 #include "shim/access/pointer_scan.h"
 #include "shim/device/cuda_api.h"
 
-namespace lms::shim {
+namespace lms::access {
 
 // Thread-safe, for the process. What is noted is kept: some hundred bytes for each distinct map that hides
 // its address.
@@ -23,4 +23,4 @@ void note_tensor_map(const CUtensorMap& map, engine::Address address);
 void find_tensor_maps(const void* data, std::size_t offset, std::size_t bytes,
                       std::pmr::vector<engine::Address>& found);
 
-}  // namespace lms::shim
+}  // namespace lms::access

@@ -7,7 +7,7 @@
 
 #include "shim/access/elsewhere.h"
 
-namespace lms::shim {
+namespace lms::access {
 
 namespace {
 
@@ -15,10 +15,10 @@ using engine::Address;
 
 class Follower {
   public:
-    explicit Follower(WorkingSet& reach) : reach_(reach) {}
+    explicit Follower(session::WorkingSet& reach) : reach_(reach) {}
 
     // `parts`: of one access. False where it leads nowhere.
-    bool follow(std::span<const UsedAddress> parts) {
+    bool follow(std::span<const session::UsedAddress> parts) {
         const Address begins = parts.front().begins;
         const bool shown = begins != 0 && begins_in_buffer(parts);
         if (words_lead(parts, shown)) return true;
@@ -30,10 +30,10 @@ class Follower {
 
   private:
     // Whether the parameters lead somewhere, or need not: it is `shown` where the access begins.
-    bool words_lead(std::span<const UsedAddress> parts, bool shown) {
+    bool words_lead(std::span<const session::UsedAddress> parts, bool shown) {
         bool any = shown || any_in_buffer(parts);
-        for (const UsedAddress& used : parts) {
-            for (std::size_t i = 0; i < UsedAddress::kWords && used.words[i] != 0; ++i) {
+        for (const session::UsedAddress& used : parts) {
+            for (std::size_t i = 0; i < session::UsedAddress::kWords && used.words[i] != 0; ++i) {
                 if (shown && used.in_sum[i]) continue;
                 if (!word_leads(used.words[i], used.written, any)) return false;
             }
@@ -41,8 +41,8 @@ class Follower {
         return any;
     }
 
-    bool any_in_buffer(std::span<const UsedAddress> parts) {
-        return std::ranges::any_of(parts, [&](const UsedAddress& used) {
+    bool any_in_buffer(std::span<const session::UsedAddress> parts) {
+        return std::ranges::any_of(parts, [&](const session::UsedAddress& used) {
             return std::ranges::any_of(used.words,
                                        [&](Address word) { return word != 0 && in_buffer(word); });
         });
@@ -64,7 +64,7 @@ class Follower {
         return is_elsewhere(address);
     }
 
-    bool begins_in_buffer(std::span<const UsedAddress> parts) {
+    bool begins_in_buffer(std::span<const session::UsedAddress> parts) {
         Address begins = parts.front().begins;
         if (!in_buffer(begins)) begins = without_tag(begins);
         if (!in_buffer(begins)) return false;
@@ -91,26 +91,26 @@ class Follower {
         for (std::size_t i = found_; i-- > oldest;) {
             if (in(known_[i % known_.size()], address)) return true;
         }
-        Session* const session = session_at(address);
+        session::Session* const session = session::session_at(address);
         const auto buffer = session ? session->buffer_near(address) : std::nullopt;
         if (buffer) known_[found_++ % known_.size()] = {buffer->address, buffer->address + buffer->bytes};
         return buffer.has_value();
     }
 
-    WorkingSet& reach_;
-    const Bounds managed_ = managed_bounds();
-    std::array<Bounds, 16> known_{};  // buffers, the latest
-    std::size_t found_ = 0;           // ever
+    session::WorkingSet& reach_;
+    const session::Bounds managed_ = session::managed_bounds();
+    std::array<session::Bounds, 16> known_{};  // buffers, the latest
+    std::size_t found_ = 0;                    // ever
     bool lasting_ = true;
 };
 
 }  // namespace
 
-bool follow_used(WorkingSet& reach) {
+bool follow_used(session::WorkingSet& reach) {
     if (reach.used.empty()) return true;
     Follower follower(reach);
     bool known = true;
-    const std::span<const UsedAddress> all(reach.used);
+    const std::span<const session::UsedAddress> all(reach.used);
     for (std::size_t begin = 0, end = 1; end <= all.size(); ++end) {
         if (all[end - 1].goes_on) continue;
         known &= follower.follow(all.subspan(begin, end - begin));
@@ -121,4 +121,4 @@ bool follow_used(WorkingSet& reach) {
     return follower.is_lasting();
 }
 
-}  // namespace lms::shim
+}  // namespace lms::access

@@ -14,7 +14,7 @@
 #include "shim/session/sessions.h"
 #include "shim/session/working_set.h"
 
-namespace lms::shim {
+namespace lms::access {
 
 inline bool may_be_address(engine::Address word) {
     constexpr engine::Address kSmall = engine::Address{1} << 32;
@@ -27,15 +27,15 @@ inline engine::Address without_tag(engine::Address word) {
 }
 
 // Whether an address from managed memory may have been computed to be this.
-inline bool near(Bounds bounds, engine::Address word) {
+inline bool near(session::Bounds bounds, engine::Address word) {
     const engine::Address span = bounds.end - bounds.begin;
     return word - (bounds.begin - std::min(span, bounds.begin)) < std::min(3 * span, ~engine::Address{0});
 }
 
 // Adds an access with its parameters' values, by `read(place, to, bytes)`.
 template <typename Read>
-void add_used(WorkingSet& reach, const PlacedAccess& access, Read&& read) {
-    UsedAddress used;
+void add_used(session::WorkingSet& reach, const PlacedAccess& access, Read&& read) {
+    session::UsedAddress used;
     used.written = access.written;
     const engine::Address begins = begin_of(access, read);
     if (may_be_address(begins)) used.begins = begins;
@@ -44,7 +44,7 @@ void add_used(WorkingSet& reach, const PlacedAccess& access, Read&& read) {
         engine::Address word = 0;
         read(each.at, &word, sizeof word);
         if (!may_be_address(word)) continue;
-        if (count == UsedAddress::kWords) {
+        if (count == session::UsedAddress::kWords) {
             used.goes_on = true;
             reach.used.push_back(used);
             used.goes_on = false;
@@ -58,10 +58,10 @@ void add_used(WorkingSet& reach, const PlacedAccess& access, Read&& read) {
 }
 
 // Adds a parameter of 8 bytes of code that cannot be seen.
-inline void add_used(WorkingSet& reach, engine::Address word, Bounds managed) {
+inline void add_used(session::WorkingSet& reach, engine::Address word, session::Bounds managed) {
     const bool tagged = !near(managed, word) && in(managed, without_tag(word));
     if (!may_be_address(word) || !(near(managed, word) || tagged)) return;
-    UsedAddress used;
+    session::UsedAddress used;
     used.words[0] = word;
     reach.used.push_back(used);
 }
@@ -69,6 +69,6 @@ inline void add_used(WorkingSet& reach, engine::Address word, Bounds managed) {
 // Adds to `reach` the buffers in which what it uses begins, and makes it opaque where something leads
 // nowhere. Sessions' locks are taken inside, and the driver is asked. True: the same would be found again
 // while memory_changes stays.
-bool follow_used(WorkingSet& reach);
+bool follow_used(session::WorkingSet& reach);
 
-}  // namespace lms::shim
+}  // namespace lms::access

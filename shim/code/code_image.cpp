@@ -7,7 +7,7 @@
 
 #include "shim/code/ptx_layouts.h"
 
-namespace lms::shim {
+namespace lms::code {
 
 CodeImage::CodeImage(const void* image, std::optional<std::uint64_t> bytes, const Keep& keep)
     : tells_addresses_(keep.addresses) {
@@ -97,4 +97,4 @@ std::vector<KernelAccess> CodeImage::accesses_of(const std::string& kernel) {
     return accesses;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::code

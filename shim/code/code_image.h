@@ -15,7 +15,7 @@
 #include "shim/code/parameter.h"
 #include "shim/code/ptx_taint.h"
 
-namespace lms::shim {
+namespace lms::code {
 
 // What shows the memory that a kernel reaches
 enum class Addresses {
@@ -67,4 +67,4 @@ class CodeImage {
     std::vector<std::unique_ptr<PtxModule>> modules_;
 };
 
-}  // namespace lms::shim
+}  // namespace lms::code

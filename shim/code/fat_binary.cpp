@@ -9,7 +9,7 @@
 #include <cstring>
 #include <string_view>
 
-namespace lms::shim {
+namespace lms::code {
 
 namespace {
 
@@ -283,4 +283,4 @@ std::optional<std::string> unpack(const PackedCode& code) {
     return text;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::code

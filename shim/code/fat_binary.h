@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace lms::shim {
+namespace lms::code {
 
 // Code as it was found, which may be compressed.
 struct PackedCode {
@@ -39,4 +39,4 @@ bool ptx_is_like_native(const void* image, std::optional<std::uint64_t> bytes,
 // Nothing where it does not unpack to what its header said.
 std::optional<std::string> unpack(const PackedCode& code);
 
-}  // namespace lms::shim
+}  // namespace lms::code

@@ -6,7 +6,7 @@
 #include "shim/code/parameter_words.h"
 #include "shim/code/ptx_linear.h"
 
-namespace lms::shim {
+namespace lms::code {
 
 // An address that some of its instructions use, other than of variables, shared and local memory.
 struct KernelAccess {
@@ -30,4 +30,4 @@ struct KernelAccesses {
     std::vector<SeenAccess> seen;  // other than by functions that it calls
 };
 
-}  // namespace lms::shim
+}  // namespace lms::code

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace lms::shim {
+namespace lms::code {
 
 namespace {
 
@@ -70,6 +70,12 @@ LoadedCode::Gone LoadedCode::context_gone(Handle context) {
     const util::Lock lock(mutex_);
     std::erase_if(kernels_, [&](const auto& entry) { return entry.second.context == context; });
     return drop([&](Handle, const Code& code) { return code.context == context; });
+}
+
+LoadedCode::Handle LoadedCode::context_of(Handle module) const {
+    const util::Lock lock(mutex_);
+    const auto it = code_.find(module);
+    return it == code_.end() ? nullptr : it->second.context;
 }
 
 std::optional<LoadedCode::Kernel> LoadedCode::kernel(Handle function) const {
@@ -143,4 +149,4 @@ std::vector<KernelAccess> LoadedCode::accesses_of(std::span<const Handle> owners
     return accesses;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::code

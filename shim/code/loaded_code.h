@@ -12,7 +12,7 @@
 #include "shim/code/code_image.h"
 #include "shim/util/mutex.h"
 
-namespace lms::shim {
+namespace lms::code {
 
 // Thread-safe.
 class LoadedCode {
@@ -42,6 +42,8 @@ class LoadedCode {
     // It has stayed.
     void stays(Gone gone);
 
+    // Null of a library, and of what is not known.
+    Handle context_of(Handle module) const;
     std::optional<Kernel> kernel(Handle function) const;
     // Of the kernel `name` of a module or library (`owners`, as far as they are known; else of all that are
     // loaded). No layout where no code tells, or two differ.
@@ -87,4 +89,4 @@ class LoadedCode::Gone {
     std::unordered_map<Handle, NamedKernel> kernels_;
 };
 
-}  // namespace lms::shim
+}  // namespace lms::code

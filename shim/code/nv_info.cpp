@@ -6,7 +6,7 @@
 #include <cstring>
 #include <optional>
 
-namespace lms::shim {
+namespace lms::code {
 
 namespace {
 
@@ -118,4 +118,4 @@ CodeLayouts layouts_in_cubin(std::string_view cubin) {
     return layouts;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::code

@@ -10,7 +10,7 @@
 
 #include "shim/code/parameter.h"
 
-namespace lms::shim {
+namespace lms::code {
 
 // By the kernel's name as in its code; parameters in their order.
 using CodeLayouts = std::unordered_map<std::string, std::vector<Parameter>>;
@@ -18,4 +18,4 @@ using CodeLayouts = std::unordered_map<std::string, std::vector<Parameter>>;
 // Of all kernels in `cubin`, whatever its bytes are; kernels whose entries are not whole are left out.
 CodeLayouts layouts_in_cubin(std::string_view cubin);
 
-}  // namespace lms::shim
+}  // namespace lms::code

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-namespace lms::shim {
+namespace lms::code {
 
 // One parameter of a kernel in its parameter block.
 struct Parameter {
@@ -12,4 +12,4 @@ struct Parameter {
     friend bool operator==(const Parameter&, const Parameter&) = default;
 };
 
-}  // namespace lms::shim
+}  // namespace lms::code

@@ -5,7 +5,7 @@
 #include <bitset>
 #include <cstddef>
 
-namespace lms::shim {
+namespace lms::code {
 
 // Words are of 8 bytes. Those beyond the first 1 KiB of the block are one.
 class ParameterWords {
@@ -44,4 +44,4 @@ class ParameterWords {
     std::bitset<kWords> words_;
 };
 
-}  // namespace lms::shim
+}  // namespace lms::code

@@ -11,7 +11,7 @@
 #include "shim/code/ptx_opcode.h"
 #include "shim/code/ptx_text.h"
 
-namespace lms::shim {
+namespace lms::code {
 
 struct PtxBody {
     PtxFunction function;
@@ -60,4 +60,4 @@ inline bool makes_tensor_map(const Opcode& opcode) {
     return opcode.is(Operation::TensorMap) && opcode.has("global_address");
 }
 
-}  // namespace lms::shim
+}  // namespace lms::code

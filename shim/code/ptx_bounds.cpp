@@ -7,7 +7,7 @@
 #include "shim/code/ptx_narrowing.h"
 #include "shim/code/ptx_rounds.h"
 
-namespace lms::shim {
+namespace lms::code {
 
 namespace {
 
@@ -358,4 +358,4 @@ AccessBounds PtxBounds::placed(const Answer& answer, std::span<const std::uint64
     return bounds;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::code

@@ -19,7 +19,7 @@
 #include "shim/code/ptx_pointers.h"
 #include "shim/code/ptx_steps.h"
 
-namespace lms::shim {
+namespace lms::code {
 
 struct LaunchShape {
     std::array<std::uint32_t, 3> blocks{};   // of the grid
@@ -81,4 +81,4 @@ class PtxBounds {
     std::vector<std::int64_t> compared_with_block_;
 };
 
-}  // namespace lms::shim
+}  // namespace lms::code

@@ -4,7 +4,7 @@
 #include <array>
 #include <charconv>
 
-namespace lms::shim {
+namespace lms::code {
 
 namespace {
 
@@ -144,4 +144,4 @@ PtxStep ptx_computes(const PtxWords& words, std::size_t sources) {
     return step;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::code

@@ -8,7 +8,7 @@
 
 #include "shim/code/ptx_steps.h"
 
-namespace lms::shim {
+namespace lms::code {
 
 using PtxWords = std::vector<std::string_view>;
 PtxWords ptx_words(std::string_view opcode);
@@ -22,4 +22,4 @@ ValueRange ptx_loaded(std::string_view type);
 // From so many sources; Nothing where it is none of the others, nor a load. Operands are not filled in.
 PtxStep ptx_computes(const PtxWords& words, std::size_t sources);
 
-}  // namespace lms::shim
+}  // namespace lms::code

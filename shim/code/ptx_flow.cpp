@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace lms::shim {
+namespace lms::code {
 
 namespace {
 
@@ -152,4 +152,4 @@ bool PtxFlow::find_loops() {
     return true;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::code

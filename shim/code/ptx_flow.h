@@ -8,7 +8,7 @@
 
 #include "shim/code/ptx_body.h"
 
-namespace lms::shim {
+namespace lms::code {
 
 // Where a block may go on. `guard`: only where that is so; none: in any case.
 struct FlowEdge {
@@ -56,4 +56,4 @@ class PtxFlow {
     std::vector<FlowLoop> loops_;
 };
 
-}  // namespace lms::shim
+}  // namespace lms::code

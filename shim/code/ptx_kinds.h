@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-namespace lms::shim {
+namespace lms::code {
 
 // What a value may be. A set of these; the empty set is a value that was never seen.
 using Kinds = std::uint8_t;
@@ -61,4 +61,4 @@ constexpr Kinds pairwise(Kinds a, Kinds b, Combine&& combine) {
     return result;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::code

@@ -4,7 +4,7 @@
 #include <bit>
 #include <optional>
 
-namespace lms::shim {
+namespace lms::code {
 
 namespace {
 
@@ -15,10 +15,9 @@ const PtxStep* computed_by(const PtxStepOperand& operand, const KnownAt& known) 
     return operand.reg == kNoRegister ? nullptr : known.computed_by[operand.reg];
 }
 
-// 0: it is none.
-std::int64_t constant(const PtxStepOperand& operand, unsigned bits, const KnownAt& known) {
+std::optional<std::int64_t> constant(const PtxStepOperand& operand, unsigned bits, const KnownAt& known) {
     const auto number = as({bits, true}, known.value(operand));
-    return number && number->is_one() ? number->lo : 0;
+    return number && number->is_one() ? std::optional(number->lo) : std::nullopt;
 }
 
 bool reads(const PtxStep& step, RegisterId reg) {
@@ -26,15 +25,18 @@ bool reads(const PtxStep& step, RegisterId reg) {
            (step.beside && step.beside->reg == reg);
 }
 
-// Whether the operand is x / m, where x is `most` at most.
+// Whether the operand is x / m, where x is `most` at most, both unsigned.
 bool divides(const PtxStepOperand& operand, const PtxStepOperand& x, std::int64_t most, std::int64_t m,
              const KnownAt& known) {
     const PtxStep* step = computed_by(operand, known);
+    if (step && step->what == PtxCompute::Divide) {
+        // A signed division of what is negative as a signed number has a negative rest.
+        return step->from[0].reg == x.reg && constant(step->from[1], step->type.bits, known) == m &&
+               (!step->type.is_signed || most <= std::int64_t{INT64_MAX} >> (64 - step->type.bits));
+    }
     std::int64_t shift = 0;
-    if (step && step->what == PtxCompute::Divide)
-        return step->from[0].reg == x.reg && constant(step->from[1], step->type.bits, known) == m;
     if (step && step->what == PtxCompute::ShiftRight && !step->type.is_signed) {
-        shift = constant(step->from[1], 32, known);
+        shift = constant(step->from[1], 32, known).value_or(-1);
         step = computed_by(step->from[0], known);
     }
     if (!step || step->from[0].reg != x.reg || shift < 0 || shift > 31) return false;
@@ -65,11 +67,11 @@ std::optional<ValueRange> rest_of_division(const PtxStep& step, const KnownAt& k
         product = computed_by(step.from[1], known);
         if (!product || product->what != PtxCompute::Multiply) return std::nullopt;
         quotient = product->from[0];
-        m = constant(product->from[1], step.type.bits, known);
+        m = constant(product->from[1], step.type.bits, known).value_or(0);
     } else if (step.what == PtxCompute::MultiplyAdd) {
         x = &step.from[2];
         quotient = step.from[0];
-        m = -constant(step.from[1], step.type.bits, known);
+        m = -constant(step.from[1], step.type.bits, known).value_or(0);
     }
     const auto number = m > 1 ? as({step.type.bits, false}, known.value(*x)) : std::nullopt;
     if (!number || !divides(quotient, *x, number->hi, m, known)) return std::nullopt;
@@ -213,4 +215,4 @@ void PtxKnown::look_at_copies() {
     }
 }
 
-}  // namespace lms::shim
+}  // namespace lms::code

@@ -9,7 +9,7 @@
 #include "shim/code/ptx_steps.h"
 #include "shim/code/value_range.h"
 
-namespace lms::shim {
+namespace lms::code {
 
 // Of all threads that come by.
 struct KnownAt {
@@ -66,4 +66,4 @@ class PtxKnown {
     int looked_at_ = 0;
 };
 
-}  // namespace lms::shim
+}  // namespace lms::code

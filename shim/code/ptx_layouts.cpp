@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace lms::shim {
+namespace lms::code {
 
 namespace {
 
@@ -38,4 +38,4 @@ CodeLayouts layouts_in_ptx(std::string_view text) {
     return layouts;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::code

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-namespace lms::shim {
+namespace lms::code {
 
 namespace {
 
@@ -244,4 +244,4 @@ PtxLinears::Value PtxLinears::computed(std::size_t body, const Opcode& opcode,
     return c ? Value(added(product, *c)) : c;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::code

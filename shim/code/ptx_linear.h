@@ -11,7 +11,7 @@
 #include "shim/code/parameter.h"
 #include "shim/code/ptx_body.h"
 
-namespace lms::shim {
+namespace lms::code {
 
 // A part of a kernel's parameter block, as a number, times a constant.
 struct LinearTerm {
@@ -65,4 +65,4 @@ class PtxLinears {
     bool grown_ = false;
 };
 
-}  // namespace lms::shim
+}  // namespace lms::code

@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-namespace lms::shim {
+namespace lms::code {
 
 namespace {
 
@@ -161,4 +161,4 @@ std::vector<PtxSteps::Loop> loops_of(const PtxSteps& steps) {
     return all;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::code

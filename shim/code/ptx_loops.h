@@ -5,9 +5,9 @@
 
 #include "shim/code/ptx_steps.h"
 
-namespace lms::shim {
+namespace lms::code {
 
 // Of PtxFlow's loops, in their order; all but PtxSteps::loops is known.
 std::vector<PtxSteps::Loop> loops_of(const PtxSteps& steps);
 
-}  // namespace lms::shim
+}  // namespace lms::code

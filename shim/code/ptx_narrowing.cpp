@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-namespace lms::shim {
+namespace lms::code {
 
 namespace {
 
@@ -245,4 +245,4 @@ ValueRange selected(PtxKnown& known, const PtxStep& select) {
     return all.value_or(ValueRange::any());
 }
 
-}  // namespace lms::shim
+}  // namespace lms::code

@@ -3,7 +3,7 @@
 
 #include "shim/code/ptx_known.h"
 
-namespace lms::shim {
+namespace lms::code {
 
 // Leaves what is known where the predicate is so. False: it cannot be.
 bool narrow_where(PtxKnown& known, RegisterId predicate, bool when);
@@ -11,4 +11,4 @@ bool narrow_where(PtxKnown& known, RegisterId predicate, bool when);
 // What PtxCompute::Select gives: each of the two as far as its condition lets it be chosen.
 ValueRange selected(PtxKnown& known, const PtxStep& select);
 
-}  // namespace lms::shim
+}  // namespace lms::code

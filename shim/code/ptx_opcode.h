@@ -9,7 +9,7 @@
 
 #include "shim/code/ptx_opcodes.h"
 
-namespace lms::shim {
+namespace lms::code {
 
 // The words of an opcode between its dots.
 class Opcode {
@@ -56,4 +56,4 @@ class Opcode {
     const OpcodeFacts* facts_;
 };
 
-}  // namespace lms::shim
+}  // namespace lms::code

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace lms::shim {
+namespace lms::code {
 
 // What an instruction does with its operands.
 enum class Operation : std::uint8_t {
@@ -114,4 +114,4 @@ constexpr const OpcodeFacts& facts_of(std::string_view root) {
     return found != kOpcodes.end() && found->root == root ? *found : kUnknownOpcode;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::code

@@ -4,7 +4,7 @@
 #include <bitset>
 #include <utility>
 
-namespace lms::shim {
+namespace lms::code {
 
 namespace {
 
@@ -96,4 +96,4 @@ PtxPointers PtxPointers::of(const PtxSteps& steps) {
     return PointerFollower(steps).follow();
 }
 
-}  // namespace lms::shim
+}  // namespace lms::code

@@ -8,7 +8,7 @@
 
 #include "shim/code/ptx_steps.h"
 
-namespace lms::shim {
+namespace lms::code {
 
 struct PtxPointers {
     std::vector<bool> moves_along;                        // by input of PtxSteps
@@ -17,4 +17,4 @@ struct PtxPointers {
     static PtxPointers of(const PtxSteps& steps);
 };
 
-}  // namespace lms::shim
+}  // namespace lms::code

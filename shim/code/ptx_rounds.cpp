@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-namespace lms::shim {
+namespace lms::code {
 
 namespace {
 
@@ -76,4 +76,4 @@ void bound_counters(const PtxSteps::Loop& loop, const KnownAt& outside, KnownAt&
     }
 }
 
-}  // namespace lms::shim
+}  // namespace lms::code

@@ -3,10 +3,10 @@
 
 #include "shim/code/ptx_known.h"
 
-namespace lms::shim {
+namespace lms::code {
 
 // At the head of a loop what it does not change is what it was outside; its counters are that, and what
 // the rounds add.
 void bound_counters(const PtxSteps::Loop& loop, const KnownAt& outside, KnownAt& head);
 
-}  // namespace lms::shim
+}  // namespace lms::code

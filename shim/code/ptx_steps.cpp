@@ -10,7 +10,7 @@
 #include "shim/code/ptx_layouts.h"
 #include "shim/code/ptx_loops.h"
 
-namespace lms::shim {
+namespace lms::code {
 
 namespace {
 
@@ -234,7 +234,7 @@ class Builder {
         switch (step.what) {
             case PtxCompute::Move:
                 return has_bits(operands[0], bits) &&
-                       (has_bits(operands[1], bits) || thread_number(operands[1].names[0]));
+                       (has_bits(operands[1], bits) || (bits >= 32 && thread_number(operands[1].names[0])));
             case PtxCompute::Convert:
                 return has_bits(operands[0], step.to.bits);
             case PtxCompute::Compare:
@@ -385,4 +385,4 @@ std::optional<PtxSteps> PtxSteps::of(const PtxModuleText& module, const PtxBodie
     return Builder(module, kernel, std::move(*flow)).build(accesses);
 }
 
-}  // namespace lms::shim
+}  // namespace lms::code

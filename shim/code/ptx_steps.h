@@ -13,7 +13,7 @@
 #include "shim/code/ptx_flow.h"
 #include "shim/code/value_range.h"
 
-namespace lms::shim {
+namespace lms::code {
 
 enum class PtxCompute : std::uint8_t {
     Nothing,  // a value in `range`
@@ -139,4 +139,4 @@ struct PtxSteps {
     std::size_t registers = 0;
 };
 
-}  // namespace lms::shim
+}  // namespace lms::code

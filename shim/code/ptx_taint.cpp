@@ -11,7 +11,7 @@
 #include "shim/code/ptx_body.h"
 #include "shim/code/ptx_writes.h"
 
-namespace lms::shim {
+namespace lms::code {
 
 namespace {
 
@@ -347,7 +347,7 @@ struct PtxModule::Parts {
     std::unordered_map<std::string, Answers> answers;
 
     Answers look(const PtxBodies& kernel) const {
-        KernelAccesses accesses = lms::shim::accesses_of(*module, kernel);
+        KernelAccesses accesses = code::accesses_of(*module, kernel);
         auto bounds = PtxBounds::of(*module, kernel, accesses.seen);
         return {Answer::Complete, std::move(accesses), std::move(bounds)};
     }
@@ -394,4 +394,4 @@ std::shared_ptr<const PtxBounds> PtxModule::bounds_of(std::string_view kernel) {
     return answers ? answers->bounds : nullptr;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::code

@@ -14,7 +14,7 @@
 #include "shim/code/kernel_access.h"
 #include "shim/code/ptx_bounds.h"
 
-namespace lms::shim {
+namespace lms::code {
 
 // The PTX of one module. Not thread-safe. A kernel is looked at when it is first asked about.
 class PtxModule {
@@ -43,4 +43,4 @@ class PtxModule {
     std::unique_ptr<Parts> parts_;
 };
 
-}  // namespace lms::shim
+}  // namespace lms::code

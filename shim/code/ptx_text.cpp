@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <span>
 
 #include "shim/code/ptx_tokens.h"
 
-namespace lms::shim {
+namespace lms::code {
 
 namespace {
 
@@ -193,7 +194,7 @@ class FunctionParser {
     bool statement(Tokens& tokens) {
         if (tokens.take_if(";")) return true;
         if (tokens.take_if("{")) return scopes_.emplace_back(), true;
-        if (tokens.take_if("}")) return scopes_.size() > 1 ? (scopes_.pop_back(), true) : true;
+        if (tokens.take_if("}")) return leave_scope(), true;
         std::optional<PtxGuard> guard;
         if (tokens.take_if("@")) {
             const bool negated = tokens.take_if("!");
@@ -212,9 +213,9 @@ class FunctionParser {
             function_.is_flat &= function_.labels.try_emplace(name(first), function_.body.size()).second;
             return true;
         }
-        instruction(first, tokens);
+        const bool read = instruction(first, tokens);
         function_.body.back().guard = guard;
-        return true;
+        return read;
     }
 
     bool directive(std::string_view first, Tokens& tokens) {
@@ -276,15 +277,29 @@ class FunctionParser {
                    std::ranges::all_of(other.substr(name.size()), is_digit);
         }
     };
+    struct Scope {
+        std::vector<Registers> own;
+        std::vector<Registers> within;  // of blocks in it that are closed
+    };
     void note_registers(const Registers& declared) {
-        for (const auto& scope : scopes_) {
-            for (const Registers& outer : scope) {
-                const bool same = outer.name == declared.name && outer.many == declared.many;
+        const auto keep_apart = [&](std::span<const Registers> others) {
+            for (const Registers& other : others) {
+                const bool same = other.name == declared.name && other.many == declared.many;
                 function_.is_flat &=
-                    !same && !outer.contains(declared.name) && !declared.contains(outer.name);
+                    !same && !other.contains(declared.name) && !declared.contains(other.name);
             }
-        }
-        scopes_.back().push_back(declared);
+        };
+        for (const Scope& scope : scopes_) keep_apart(scope.own);
+        // A block before it had that name to itself.
+        keep_apart(scopes_.back().within);
+        scopes_.back().own.push_back(declared);
+    }
+    void leave_scope() {
+        if (scopes_.size() < 2) return;
+        const Scope closed = std::move(scopes_.back());
+        scopes_.pop_back();
+        for (const auto* const each : {&closed.own, &closed.within})
+            scopes_.back().within.insert(scopes_.back().within.end(), each->begin(), each->end());
     }
 
     void measure_registers() {
@@ -303,17 +318,27 @@ class FunctionParser {
         }
     }
 
-    void instruction(std::string_view opcode, Tokens& tokens) {
+    // False where it is not read: compilers write "st.global [a]", people may write "st .global [a]" and
+    // "8+8".
+    bool instruction(std::string_view opcode, Tokens& tokens) {
         PtxInstruction instruction{opcode, {}};
+        bool read = true;
         while (!tokens.done() && !tokens.take_if(";")) {
-            operand(tokens, instruction);
+            if (tokens.peek().front() == '.') {
+                tokens.take();
+                read = false;
+                continue;
+            }
+            read &= operand(tokens, instruction);
             tokens.take_if(",");
         }
         function_.body.push_back(std::move(instruction));
+        return read;
     }
 
-    void operand(Tokens& tokens, PtxInstruction& instruction) {
+    bool operand(Tokens& tokens, PtxInstruction& instruction) {
         PtxOperand operand;
+        bool read = true;
         const std::string_view first = tokens.peek();
         if (first == "[") {
             tokens.take();
@@ -331,22 +356,28 @@ class FunctionParser {
         } else {
             // "-1", "!%p1", "%p1|%p2", "name+8"
             operand.offset = 0;
+            const bool begins_with_number = is_digit(first.front());
             while (!tokens.done() && tokens.peek() != "," && tokens.peek() != ";") {
                 if (tokens.take_if("+")) {
+                    read &= !begins_with_number && !operand.is_negative;
                     operand.offset = operand.offset == 0 ? offset(tokens) : std::nullopt;
                 } else if (tokens.take_if("-")) {
+                    read &= !operand.is_negative && operand.names.empty();
                     operand.is_negative = true;
                 } else if (tokens.take_if("!")) {
+                    read &= !tokens.done() && !is_digit(tokens.peek().front());
                     operand.is_negated = true;
                 } else if (in_name(tokens.peek().front()) || tokens.peek() == "|") {
                     add(tokens.take(), operand);
                 } else {
+                    read &= tokens.peek() != "[";
                     operand.offset.reset();
                     tokens.take();
                 }
             }
         }
         instruction.operands.push_back(std::move(operand));
+        return read;
     }
 
     static std::optional<std::int64_t> offset(Tokens& tokens) {
@@ -367,7 +398,7 @@ class FunctionParser {
         bool in_header;  // a parameter, or what is returned
     };
     std::vector<Variable> variables_;
-    std::vector<std::vector<Registers>> scopes_;  // blocks that are open, the outermost first
+    std::vector<Scope> scopes_;  // blocks that are open, the outermost first
     // By their names, or what these begin with; 0: blocks have others of that name.
     std::unordered_map<std::string_view, unsigned> bits_of_one_, bits_of_many_;
 };
@@ -448,4 +479,4 @@ std::optional<PtxFunction> parse_ptx_function(const PtxModuleText::Function& fun
     return FunctionParser(function).parse();
 }
 
-}  // namespace lms::shim
+}  // namespace lms::code

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace lms::shim {
+namespace lms::code {
 
 // Index of a name in its function: a register, a variable, a number, another function, a label. The elements
 // of a vector ("v.x") are the vector, other than of the numbers of threads ("%tid.x").
@@ -84,4 +84,4 @@ std::optional<PtxFunction> parse_ptx_function(const PtxModuleText::Function& fun
 // The same of what stands before its body.
 std::optional<PtxFunction> parse_ptx_header(const PtxModuleText::Function& function);
 
-}  // namespace lms::shim
+}  // namespace lms::code

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <string_view>
 
-namespace lms::shim {
+namespace lms::code {
 
 inline constexpr std::array<bool, 256> kInName = [] {
     std::array<bool, 256> in{};
@@ -77,7 +77,10 @@ class Tokens {
             at_ = text_.find('"', at_ + 1);
             at_ = at_ == std::string_view::npos ? text_.size() : at_ + 1;
         } else if (in_name(text_[at_])) {
-            while (at_ < text_.size() && (in_name(text_[at_]) || double_colon())) {
+            // ".reg.b32" is two directives, and "mov.u32%r1" an opcode and a register.
+            const bool is_directive = text_[at_] == '.';
+            for (++at_; at_ < text_.size() && (in_name(text_[at_]) || double_colon());) {
+                if (text_[at_] == '%' || (is_directive && text_[at_] == '.')) break;
                 at_ += in_name(text_[at_]) ? 1 : 2;
             }
         } else {
@@ -107,4 +110,4 @@ class Tokens {
     std::string_view token_;
 };
 
-}  // namespace lms::shim
+}  // namespace lms::code

@@ -6,7 +6,7 @@
 
 #include "shim/code/ptx_layouts.h"
 
-namespace lms::shim {
+namespace lms::code {
 
 namespace {
 
@@ -294,4 +294,4 @@ KernelAccesses accesses_of(const PtxModuleText& module, const PtxBodies& kernel)
     return AccessFollower(module, kernel).follow();
 }
 
-}  // namespace lms::shim
+}  // namespace lms::code

@@ -13,9 +13,9 @@
 #include "shim/code/kernel_access.h"
 #include "shim/code/ptx_body.h"
 
-namespace lms::shim {
+namespace lms::code {
 
 // Of a kernel that hides no addresses. Accesses that begin within 64 KiB of one another count as one.
 KernelAccesses accesses_of(const PtxModuleText& module, const PtxBodies& kernel);
 
-}  // namespace lms::shim
+}  // namespace lms::code

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace lms::shim {
+namespace lms::code {
 
 namespace {
 
@@ -280,4 +280,4 @@ std::optional<ValueRange> where(Comparison comparison, IntegerType type, ValueRa
     return result.is_any() ? a : result;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::code

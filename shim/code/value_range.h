@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace lms::shim {
+namespace lms::code {
 
 // What a register may hold: its bits are those of some number of [lo, hi]. Two numbers that differ by a
 // multiple of 2^bits have the same bits, so a range goes on beyond what the type can hold: as s32 [-1, 3], as
@@ -62,4 +62,4 @@ ValueRange convert(IntegerType to, IntegerType from, ValueRange a);
 // Where a comparison of `a` with `b` holds: what is left of `a`. Nothing: it cannot hold.
 std::optional<ValueRange> where(Comparison comparison, IntegerType type, ValueRange a, ValueRange b);
 
-}  // namespace lms::shim
+}  // namespace lms::code

@@ -86,10 +86,11 @@ inline bool says_nothing(CUresult status) {
            !about_capture(status);
 }
 
-// What the program gets if a call of the shim's own fails: its context's error, or one that it can expect of
-// any call and survive.
+// What the program gets if a call of the shim's own fails in its place: its context's error, what a capture
+// forbids it, or an error that it can expect of any call and survive.
 inline CUresult as_told(CUresult status) {
-    return status == CUDA_SUCCESS || refuses_all(status) ? status : CUDA_ERROR_OUT_OF_MEMORY;
+    const bool its_own = status == CUDA_SUCCESS || refuses_all(status) || about_capture(status);
+    return its_own ? status : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 }  // namespace lms::device

@@ -18,7 +18,7 @@
 namespace lms::entry {
 namespace {
 
-using shim::Session;
+using session::Session;
 
 // Runs the body of one of them; nothing it throws reaches the program.
 template <typename Body>
@@ -47,7 +47,7 @@ int status_of(Session::Asked asked) {
 // The driver may be asked nothing there; where nothing is managed it is not asked whether.
 bool in_host_function() {
     CUcontext context = nullptr;
-    return !shim::sessions().empty() &&
+    return !session::sessions().empty() &&
            device::driver().cuCtxGetCurrent(&context) == CUDA_ERROR_NOT_PERMITTED;
 }
 
@@ -61,7 +61,7 @@ struct Named {
 int named(const void* pointer, std::uint64_t bytes, Named& what) {
     const auto address = reinterpret_cast<engine::Address>(pointer);
     if (!pointer || address + bytes < address) return LMS_INVALID;
-    Session* const session = shim::session_at(address);
+    Session* const session = session::session_at(address);
     const auto buffer = session ? session->buffer_at(address) : std::nullopt;
     if (!buffer) return LMS_NOT_MANAGED;
     if (!session->awake()) return LMS_NOT_NOW;
@@ -146,8 +146,8 @@ int snapshot(lms_buffer* buffers, std::size_t buffer_size, std::size_t* count) {
         if (!count || (!buffers && *count > 0) || buffer_size == 0) return LMS_INVALID;
         const std::size_t room = *count;
         std::size_t all = 0;
-        for (Session* session : shim::sessions()) {
-            for (const shim::WhereBuffer& each : session->snapshot()) {
+        for (Session* session : session::sessions()) {
+            for (const session::WhereBuffer& each : session->snapshot()) {
                 const lms_buffer one{each.address,      each.bytes,        each.resident_bytes,
                                      each.pinned_bytes, session->device(), 0};
                 if (all < room) {
@@ -165,7 +165,7 @@ int snapshot(lms_buffer* buffers, std::size_t buffer_size, std::size_t* count) {
 int limit(std::uint64_t bytes) {
     return answered([&] {
         if (in_host_function()) return LMS_NOT_NOW;
-        shim::set_limit(bytes);
+        session::set_limit(bytes);
         return LMS_OK;
     });
 }
@@ -174,7 +174,7 @@ int pause() {
     return answered([] {
         if (in_host_function()) return LMS_NOT_NOW;
         int status = LMS_OK;
-        for (Session* session : shim::sessions()) {
+        for (Session* session : session::sessions()) {
             if (const int one = session->awake() ? status_of(session->pause()) : LMS_OK; one != LMS_OK)
                 status = one;
         }
@@ -185,7 +185,7 @@ int pause() {
 int resume() {
     return answered([] {
         if (in_host_function()) return LMS_NOT_NOW;
-        for (Session* session : shim::sessions()) {
+        for (Session* session : session::sessions()) {
             if (session->awake()) session->resume_paused();
         }
         return LMS_OK;

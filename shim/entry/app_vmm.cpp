@@ -19,7 +19,7 @@ namespace lms::entry {
 namespace {
 
 using device::driver;
-using shim::program_addresses;
+using program::program_addresses;
 
 // What the driver says of any such call here and now: while work is captured it forbids them some threads
 // (and ends a capture that forbade it), and after a fault all. Of a reservation that there is not it knows
@@ -45,7 +45,7 @@ CUresult if_asking_is_allowed(Call&& call) {
 
 template <typename Call>
 CUresult unless_allocated(CUdeviceptr address, Call&& call) {
-    return shim::allocator_of(address) ? CUDA_ERROR_INVALID_VALUE : shim::call_with_oom_retry(call);
+    return session::allocator_of(address) ? CUDA_ERROR_INVALID_VALUE : session::call_with_oom_retry(call);
 }
 
 // What the driver says of a location.
@@ -57,47 +57,47 @@ CUresult check(const CUmemLocation& location) {
     return driver().cuMemGetAllocationGranularity(&unit, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
 }
 
-CUmemAccess_flags access_from(const CUmemLocation& location, const shim::View& view) {
+CUmemAccess_flags access_from(const CUmemLocation& location, const program::View& view) {
     const bool is_device = location.type == CU_MEM_LOCATION_TYPE_DEVICE;
     return is_device ? view.access_of(location.id) : CU_MEM_ACCESS_FLAGS_PROT_NONE;
 }
 
 // Memory of the driver's, mapped beside the program's. Addresses of managed memory that lie in it go with it.
-void note_mapped(const shim::View& view) {
+void note_mapped(const program::View& view) {
     {
         const util::Lock lock(program_addresses().mutex);
         program_addresses().book.add(view);
     }
-    shim::note_handle_mapped(view.drivers, view.offset, view.address, view.bytes);
+    access::note_handle_mapped(view.drivers, view.offset, view.address, view.bytes);
 }
 
 // What the host wrote by that mapping is known by the handle from now on, while it lives.
-void note_gone(const shim::View& view, bool lives) {
+void note_gone(const program::View& view, bool lives) {
     const CUmemGenericAllocationHandle handle = view.handle != 0 ? view.handle : view.drivers;
-    shim::note_handle_unmapped(handle, view.offset, view.address, view.bytes);
-    if (!lives) shim::note_handle_given(handle);
+    access::note_handle_unmapped(handle, view.offset, view.address, view.bytes);
+    if (!lives) access::note_handle_given(handle);
 }
 
 void note_unmapped(CUdeviceptr address, std::size_t bytes) {
-    std::vector<shim::View> views;
+    std::vector<program::View> views;
     {
         const util::Lock lock(program_addresses().mutex);
         views = program_addresses().book.in(address, bytes);
-        for (const shim::View& view : views) program_addresses().book.remove(view.address);
+        for (const program::View& view : views) program_addresses().book.remove(view.address);
     }
-    for (const shim::View& view : views) note_gone(view, true);
+    for (const program::View& view : views) note_gone(view, true);
 }
 
 // Maps a handle of the program's. Where addresses of managed memory lie in it goes with it.
 CUresult map(CUdeviceptr address, std::size_t bytes, std::size_t offset, CUmemGenericAllocationHandle handle,
              unsigned long long flags) {
     engine::Address before = 0;
-    const CUresult status = shim::map_handle(address, bytes, offset, handle, flags, before);
+    const CUresult status = session::map_handle(address, bytes, offset, handle, flags, before);
     if (status != CUDA_SUCCESS) return status;
     if (before != 0) {
-        shim::note_copy({address, bytes}, {before, bytes});
+        access::note_copy({address, bytes}, {before, bytes});
     } else {
-        shim::note_handle_mapped(handle, offset, address, bytes);
+        access::note_handle_mapped(handle, offset, address, bytes);
     }
     return status;
 }
@@ -105,13 +105,13 @@ CUresult map(CUdeviceptr address, std::size_t bytes, std::size_t offset, CUmemGe
 CUresult map_array(CUarrayMapInfo* list, unsigned int count,
                    util::FunctionRef<CUresult(CUarrayMapInfo*)> call) {
     return guarded([&] {
-        if (shim::sessions().empty()) return call(list);
+        if (session::sessions().empty()) return call(list);
         // Tile pools are the driver's, so none of ours is one; the driver knows no handle 0 either.
         std::vector<CUarrayMapInfo> infos(list, list + (list ? count : 0));
         for (CUarrayMapInfo& info : infos) {
-            if (shim::is_program_handle(info.memHandle.memHandle)) info.memHandle.memHandle = 0;
+            if (session::is_program_handle(info.memHandle.memHandle)) info.memHandle.memHandle = 0;
         }
-        return shim::call_with_oom_retry([&] { return call(list ? infos.data() : list); });
+        return session::call_with_oom_retry([&] { return call(list ? infos.data() : list); });
     });
 }
 
@@ -120,11 +120,12 @@ CUresult map_array(CUarrayMapInfo* list, unsigned int count,
 template <typename Call, typename Undo>
 CUresult bind(CUmemGenericAllocationHandle handle, Call&& call, Undo&& undo) {
     return guarded([&] {
-        if (!shim::is_program_handle(handle)) return shim::call_with_oom_retry([&] { return call(handle); });
+        if (!session::is_program_handle(handle))
+            return session::call_with_oom_retry([&] { return call(handle); });
         CUmemAllocationProp properties{};
-        shim::properties_of(handle, properties);
-        return shim::with_drivers_handle(handle, call,
-                                         [&](CUmemGenericAllocationHandle) { undo(properties.location.id); });
+        session::properties_of(handle, properties);
+        return session::with_drivers_handle(
+            handle, call, [&](CUmemGenericAllocationHandle) { undo(properties.location.id); });
     });
 }
 
@@ -140,7 +141,7 @@ CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CU
     return guarded_taking([&] {
         const CUresult status = driver().cuMemAddressReserve(ptr, size, alignment, addr, flags);
         if (status != CUDA_SUCCESS) return status;
-        shim::widen_bounds(*ptr, *ptr + size);
+        session::widen_bounds(*ptr, *ptr + size);
         const util::Lock lock(program_addresses().mutex);
         program_addresses().book.reserve(*ptr, size, addr);
         return status;
@@ -150,7 +151,8 @@ CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CU
 CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
     return guarded([&]() -> CUresult {
         // Evicted, it may have no mapping that the driver would see.
-        if (shim::has_program_memory(ptr, size)) return if_allowed([] { return CUDA_ERROR_INVALID_VALUE; });
+        if (session::has_program_memory(ptr, size))
+            return if_allowed([] { return CUDA_ERROR_INVALID_VALUE; });
         // Before others may be given them.
         const std::uint64_t reserved = [&] {
             const util::Lock lock(program_addresses().mutex);
@@ -167,30 +169,30 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
 CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CUmemAllocationProp* prop,
                      unsigned long long flags) {
     return guarded_taking([&]() -> CUresult {
-        shim::program_allocates();
+        session::program_allocates();
         const auto pass = [&] { return driver().cuMemCreate(handle, size, prop, flags); };
-        shim::Session* const session = handle && prop && flags == 0 && !shim::called_by_exempt()
-                                           ? shim::session_for(*prop, size)
-                                           : nullptr;
+        session::Session* const session = handle && prop && flags == 0 && !access::called_by_exempt()
+                                              ? session::session_for(*prop, size)
+                                              : nullptr;
         if (!session) {
-            const CUresult status = shim::call_with_oom_retry(pass);
-            if (status == CUDA_SUCCESS && handle) shim::note_handle_given(*handle);
+            const CUresult status = session::call_with_oom_retry(pass);
+            if (status == CUDA_SUCCESS && handle) access::note_handle_given(*handle);
             return status;
         }
         return if_allowed([&] {
-            const CUresult status = shim::try_properties(*session, *prop);
-            return status == CUDA_SUCCESS ? shim::create_handle(*session, size, *prop, *handle) : status;
+            const CUresult status = session::try_properties(*session, *prop);
+            return status == CUDA_SUCCESS ? session::create_handle(*session, size, *prop, *handle) : status;
         });
     });
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
     return guarded([&] {
-        if (!shim::is_program_handle(handle)) return driver().cuMemRelease(handle);
+        if (!session::is_program_handle(handle)) return driver().cuMemRelease(handle);
         return if_allowed([&] {
             bool gone = false;
-            const CUresult status = shim::release_handle(handle, gone);
-            if (gone) shim::note_handle_given(handle);
+            const CUresult status = session::release_handle(handle, gone);
+            if (gone) access::note_handle_given(handle);
             return status;
         });
     });
@@ -199,9 +201,10 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags) {
     return guarded_taking([&]() -> CUresult {
-        if (shim::is_program_handle(handle))
+        if (session::is_program_handle(handle))
             return if_allowed([&] { return map(ptr, size, offset, handle, flags); });
-        if (shim::has_program_memory(ptr, size)) return if_allowed([] { return CUDA_ERROR_INVALID_VALUE; });
+        if (session::has_program_memory(ptr, size))
+            return if_allowed([] { return CUDA_ERROR_INVALID_VALUE; });
         const CUresult status =
             unless_allocated(ptr, [&] { return driver().cuMemMap(ptr, size, offset, handle, flags); });
         if (status == CUDA_SUCCESS)
@@ -212,12 +215,13 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
 
 CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
     return guarded([&] {
-        if (shim::has_program_memory(ptr, size)) {
+        if (session::has_program_memory(ptr, size)) {
             return if_allowed([&] {
-                return shim::unmap_range(ptr, size, [](const shim::View& view, bool known_by, bool lives) {
-                    if (!known_by) shim::note_freed(view.address, view.bytes);
-                    note_gone(view, lives);
-                });
+                return session::unmap_range(ptr, size,
+                                            [](const program::View& view, bool known_by, bool lives) {
+                                                if (!known_by) access::note_freed(view.address, view.bytes);
+                                                note_gone(view, lives);
+                                            });
             });
         }
         const CUresult status = unless_allocated(ptr, [&] { return driver().cuMemUnmap(ptr, size); });
@@ -228,15 +232,15 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
 
 CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc, size_t count) {
     return guarded([&] {
-        if (shim::has_program_memory(ptr, size) && desc && count > 0)
-            return if_allowed([&] { return shim::set_access(ptr, size, {desc, count}); });
+        if (session::has_program_memory(ptr, size) && desc && count > 0)
+            return if_allowed([&] { return session::set_access(ptr, size, {desc, count}); });
         return unless_allocated(ptr, [&] { return driver().cuMemSetAccess(ptr, size, desc, count); });
     });
 }
 
 CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr ptr) {
     return guarded([&] {
-        const auto found = flags && location ? shim::managed_view_at(ptr) : std::nullopt;
+        const auto found = flags && location ? session::managed_view_at(ptr) : std::nullopt;
         if (!found)
             return unless_allocated(ptr, [&] { return driver().cuMemGetAccess(flags, location, ptr); });
         return if_asking_is_allowed([&] {
@@ -251,7 +255,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void*
     return guarded([&]() -> CUresult {
         const auto address = reinterpret_cast<CUdeviceptr>(addr);
         if (const CUresult error = allowed(); error != CUDA_SUCCESS) return error;
-        const auto ours = handle ? shim::retain_handle(address) : std::nullopt;
+        const auto ours = handle ? session::retain_handle(address) : std::nullopt;
         if (!ours)
             return unless_allocated(address,
                                     [&] { return driver().cuMemRetainAllocationHandle(handle, addr); });
@@ -263,9 +267,9 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void*
 CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop,
                                                 CUmemGenericAllocationHandle handle) {
     return guarded([&] {
-        if (!prop || !shim::is_program_handle(handle))
+        if (!prop || !session::is_program_handle(handle))
             return driver().cuMemGetAllocationPropertiesFromHandle(prop, handle);
-        return if_asking_is_allowed([&] { return shim::properties_of(handle, *prop); });
+        return if_asking_is_allowed([&] { return session::properties_of(handle, *prop); });
     });
 }
 
@@ -275,9 +279,9 @@ CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocat
         const auto call = [&](CUmemGenericAllocationHandle real) {
             return driver().cuMemExportToShareableHandle(shareableHandle, real, handleType, flags);
         };
-        if (!shim::is_program_handle(handle)) return call(handle);
+        if (!session::is_program_handle(handle)) return call(handle);
         return if_allowed([&] {
-            return shim::with_drivers_handle(handle, call, [&](CUmemGenericAllocationHandle) {
+            return session::with_drivers_handle(handle, call, [&](CUmemGenericAllocationHandle) {
                 if (handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
                     ::close(*static_cast<int*>(shareableHandle));
             });

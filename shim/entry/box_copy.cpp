@@ -12,9 +12,9 @@
 namespace lms::entry {
 namespace {
 
-using shim::destination_of;
-using shim::Range;
-using shim::source_of;
+using access::destination_of;
+using access::source_of;
+using session::Range;
 
 static_assert(offsetof(CUDA_MEMCPY3D, reserved0) == offsetof(Box, srcContext) &&
               offsetof(CUDA_MEMCPY3D, reserved1) == offsetof(Box, dstContext) &&
@@ -42,10 +42,10 @@ void take_flat(To& to, const From& from) {
 }
 
 Range from_of(const Box& box) {
-    return shim::span_of(source_of(box));
+    return access::span_of(source_of(box));
 }
 Range to_of(const Box& box) {
-    return shim::span_of(destination_of(box));
+    return access::span_of(destination_of(box));
 }
 
 using BoxSides = std::array<Range, 2>;  // source and destination
@@ -96,7 +96,7 @@ BoxCopy part_of(const BoxCopy& copy, const Box& box) {
     return part;
 }
 
-CUresult give_in_place(const BoxCopy& copy, shim::HostCopies copies) {
+CUresult give_in_place(const BoxCopy& copy, session::HostCopies copies) {
     if (copies.empty()) return copy.call(copy);
     const Box& box = copy.box;
     const Range to = to_of(box);
@@ -107,13 +107,14 @@ CUresult give_in_place(const BoxCopy& copy, shim::HostCopies copies) {
         BoxCopy part = copy;
         if (target.moved) {
             part.box.dstMemoryType = CU_MEMORYTYPE_HOST;
-            part.box.dstHost = reinterpret_cast<void*>(
-                shim::base_of(box.dstMemoryType, box.dstDevice, box.dstHost) + (target.address - to.address));
+            part.box.dstHost =
+                reinterpret_cast<void*>(access::base_of(box.dstMemoryType, box.dstDevice, box.dstHost) +
+                                        (target.address - to.address));
         }
         if (source.moved) {
             part.box.srcMemoryType = CU_MEMORYTYPE_HOST;
             part.box.srcHost =
-                reinterpret_cast<const void*>(shim::base_of(box.srcMemoryType, box.srcDevice, box.srcHost) +
+                reinterpret_cast<const void*>(access::base_of(box.srcMemoryType, box.srcDevice, box.srcHost) +
                                               (source.address - from.address));
         }
         return part.call(part);
@@ -128,7 +129,7 @@ CUresult submit_parts(const BoxCopy& copy, const BoxSides& sides) {
     const Box& box = copy.box;
     Range source = sides[0];
     Range destination = sides[1];
-    const auto give = [&](shim::HostCopies copies) {
+    const auto give = [&](session::HostCopies copies) {
         const CUresult status = await_earlier(copies, copy.stream);
         if (status != CUDA_SUCCESS) return status;
         return where_it_is(sides, copy.stream, copy.waits, [&] { return give_in_place(copy, copies); });
@@ -136,13 +137,14 @@ CUresult submit_parts(const BoxCopy& copy, const BoxSides& sides) {
     CUresult status = CUDA_SUCCESS;
     note_use(sides, copy.stream);
     const auto at_once = [&] { return several_devices() ? give({}) : copy.call(copy); };
-    if (shim::try_fast_path(copy.stream, at_once, status)) return status;
+    if (session::try_fast_path(copy.stream, at_once, status)) return status;
     source.only_read = true;
     if (copy.waits && (box.srcMemoryType == CU_MEMORYTYPE_HOST || box.dstMemoryType == CU_MEMORYTYPE_HOST)) {
-        source.may_stay = destination.may_stay = shim::within_reach(source.address, source.bytes) &&
-                                                 shim::within_reach(destination.address, destination.bytes);
+        source.may_stay = destination.may_stay =
+            session::within_reach(source.address, source.bytes) &&
+            session::within_reach(destination.address, destination.bytes);
     }
-    const bool whole = shim::capturing(copy.stream) || !too_large(sides);
+    const bool whole = program::capturing(copy.stream) || !too_large(sides);
     if (source.may_stay || !whole) {
         if (const CUresult error = host_sides(sides); error != CUDA_SUCCESS) return error;
     }
@@ -183,7 +185,7 @@ CUresult submit(const BoxCopy& copy) {
     return noted(submit_parts(copy, sides), copy.stream, [&] {
         const Box& box = copy.box;
         if (box.dstMemoryType != CU_MEMORYTYPE_HOST)
-            shim::note_typed(destination_of(box), source_of(box), box.srcMemoryType);
+            access::note_typed(destination_of(box), source_of(box), box.srcMemoryType);
     });
 }
 

@@ -1,5 +1,6 @@
 // The life of contexts: what is in one goes with it.
 #include "shim/access/code_registry.h"
+#include "shim/access/graphs.h"
 #include "shim/access/pointer_tables.h"
 #include "shim/device/driver_table.h"
 #include "shim/device/scope.h"
@@ -26,38 +27,39 @@ enum class Kind { Own, Primary };
 template <typename Call>
 CUresult make(CUcontext* context, CUdevice device, Call&& call, Kind kind = Kind::Own) {
     return guarded_taking([&] {
-        const CUresult status = shim::call_with_oom_retry(call);
+        const CUresult status = session::call_with_oom_retry(call);
         if (status != CUDA_SUCCESS) return status;
-        shim::new_context_seen(*context, device);
-        if (kind == Kind::Primary) shim::primary_seen(*context, device);
-        shim::context_made(*context, device);
+        program::new_context_seen(*context, device);
+        if (kind == Kind::Primary) program::primary_seen(*context, device);
+        session::context_made(*context, device);
         return status;
     });
 }
 
 // What the rooms know of the context and of its buffers goes with it.
 void gone(CUcontext context) {
-    shim::context_code_gone(context);
-    for (const shim::Buffer& buffer : shim::buffers_of(context)) {
-        shim::note_freed(buffer.address, buffer.bytes);
-        shim::note_given_back(buffer.address);
+    access::context_code_gone(context);
+    access::steps_end_with(context);
+    for (const session::Buffer& buffer : session::buffers_of(context)) {
+        access::note_freed(buffer.address, buffer.bytes);
+        session::note_given_back(buffer.address);
     }
-    shim::context_gone(context);
+    session::context_gone(context);
 }
 
 // `call` may destroy `context`; `is_gone()` says whether it did.
 template <typename Call, typename Gone>
 CUresult end(CUcontext context, Call&& call, Gone&& is_gone) {
     return guarded([&] {
-        shim::ContextEnd ends(context, device_of(context));
-        shim::context_ending(context, ends);
+        program::ContextEnd ends(context, device_of(context));
+        session::context_ending(context, ends);
         ends.close();
         const CUresult status = call();
         if (is_gone(status)) {
             ends.is_gone();
             gone(context);
         } else {
-            shim::context_stays(context);
+            session::context_stays(context);
         }
         return status;
     });
@@ -76,7 +78,7 @@ bool is_alive(CUcontext context) {
 
 // Null: it is not active, or cannot be asked for.
 CUcontext primary_of(CUdevice device) {
-    if (const CUcontext known = shim::primary_of(device)) return known;
+    if (const CUcontext known = program::primary_of(device)) return known;
     unsigned flags = 0;
     int active = 0;
     CUcontext context = nullptr;
@@ -167,7 +169,7 @@ CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
         if (status != CUDA_SUCCESS) return status;
         CUdevice device = 0;
         driver().cuCtxGetDevice(&device);
-        const CUresult admitted = lms::shim::admit_peer(device_of(peerContext), device);
+        const CUresult admitted = lms::session::admit_peer(device_of(peerContext), device);
         if (admitted == CUDA_SUCCESS) return status;
         lms::log::warn("GPU {} gets no access to managed memory of another GPU ({}): peer access stays off",
                        device, lms::device::error_name(admitted));
@@ -178,12 +180,12 @@ CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
 
 CUresult cuGreenCtxCreate(CUgreenCtx* phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags) {
     return guarded_taking([&]() -> CUresult {
-        const CUresult status = lms::shim::call_with_oom_retry(
+        const CUresult status = lms::session::call_with_oom_retry(
             [&] { return driver().cuGreenCtxCreate(phCtx, desc, dev, flags); });
         if (status != CUDA_SUCCESS) return status;
-        if (const CUcontext primary = primary_of(dev)) lms::shim::primary_seen(primary, dev);
-        lms::shim::green_made(*phCtx, dev);
-        lms::shim::look_at_all_work();
+        if (const CUcontext primary = primary_of(dev)) lms::program::primary_seen(primary, dev);
+        lms::program::green_made(*phCtx, dev);
+        lms::session::look_at_all_work();
         return status;
     });
 }
@@ -191,18 +193,18 @@ CUresult cuGreenCtxCreate(CUgreenCtx* phCtx, CUdevResourceDesc desc, CUdevice de
 CUresult cuCtxFromGreenCtx(CUcontext* pContext, CUgreenCtx hCtx) {
     return guarded([&]() -> CUresult {
         const CUresult status = driver().cuCtxFromGreenCtx(pContext, hCtx);
-        if (status == CUDA_SUCCESS) lms::shim::green_converted(hCtx, *pContext);
+        if (status == CUDA_SUCCESS) lms::program::green_converted(hCtx, *pContext);
         return status;
     });
 }
 
 CUresult cuGreenCtxDestroy(CUgreenCtx hCtx) {
     const auto call = [&] { return driver().cuGreenCtxDestroy(hCtx); };
-    const auto green = lms::shim::find_green(hCtx);
+    const auto green = lms::program::find_green(hCtx);
     if (!green) return call();
     const auto destroy_green = [&] {
         const CUresult status = green->context ? destroy(green->context, call) : call();
-        if (status == CUDA_SUCCESS) lms::shim::forget_green(hCtx);
+        if (status == CUDA_SUCCESS) lms::program::forget_green(hCtx);
         return status;
     };
     // It may have been the last to hold the primary context.

@@ -11,9 +11,9 @@
 namespace lms::entry {
 namespace {
 
+using access::StridedRegion;
 using device::driver;
-using shim::Range;
-using shim::StridedRegion;
+using session::Range;
 
 // Whether sources are read in stream order only.
 template <typename Copy>
@@ -21,7 +21,7 @@ bool reads_in_order(const Copy& copy) {
     return copy.srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
 }
 
-CUresult copy_over(Ranges ranges, bool in_order, CUstream stream, shim::Call call) {
+CUresult copy_over(Ranges ranges, bool in_order, CUstream stream, session::Call call) {
     return in_order ? over(ranges, stream, call) : over_resident(ranges, stream, call);
 }
 
@@ -79,7 +79,7 @@ class Part {
 // The copies cut to pieces that can each be on the GPU; a captured one stays whole.
 std::vector<Copy> cut(const Batch& batch, CUstream stream) {
     std::vector<Copy> copies;
-    const bool whole = shim::capturing(stream);
+    const bool whole = program::capturing(stream);
     for (std::size_t i = 0; i < batch.count; ++i) {
         const CUdeviceptr to = batch.to[i], from = batch.from[i];
         const std::size_t bytes = batch.bytes[i];
@@ -111,7 +111,7 @@ std::size_t together(std::span<const Copy> copies) {
 CUresult copy_batch(const Batch& batch, std::size_t* failed, CUstream stream, BatchCall real) {
     const auto pass = [&] { return real(batch); };
     return guarded([&]() -> CUresult {
-        if (shim::sessions().empty() || !batch.to || !batch.from || !batch.bytes ||
+        if (session::sessions().empty() || !batch.to || !batch.from || !batch.bytes ||
             !batch.runs.valid_for(batch.count))
             return pass();
         std::vector<Range> sides;
@@ -121,7 +121,7 @@ CUresult copy_batch(const Batch& batch, std::size_t* failed, CUstream stream, Ba
         }
         CUresult status = each_within_buffers(sides, failed);
         note_use(sides, stream);
-        if (status != CUDA_SUCCESS || shim::try_fast_path(stream, pass, status)) return status;
+        if (status != CUDA_SUCCESS || session::try_fast_path(stream, pass, status)) return status;
         const bool in_order = std::all_of(batch.runs.attributes, batch.runs.attributes + batch.runs.count,
                                           reads_in_order<CUmemcpyAttributes>);
         const std::vector<Copy> copies = cut(batch, stream);
@@ -147,7 +147,7 @@ CUresult copy_batch(const Batch& batch, std::size_t* failed, CUstream stream, Ba
 CUresult copy_batch_noted(const Batch& batch, std::size_t* failed, CUstream stream, BatchCall real) {
     return noted(copy_batch(batch, failed, stream, real), stream, [&] {
         for (std::size_t i = 0; i < batch.count; ++i) {
-            shim::note_transfer({batch.to[i], batch.bytes[i]}, {batch.from[i], batch.bytes[i]});
+            access::note_transfer({batch.to[i], batch.bytes[i]}, {batch.from[i], batch.bytes[i]});
         }
     });
 }
@@ -157,7 +157,7 @@ std::optional<std::size_t> element_of(const CUmemcpy3DOperand& side) {
     if (side.type != CU_MEMCPY_OPERAND_TYPE_ARRAY) return 1;
     CUDA_ARRAY3D_DESCRIPTOR array{};
     if (driver().cuArray3DGetDescriptor_v2(&array, side.op.array.array) != CUDA_SUCCESS) return std::nullopt;
-    return shim::element_bytes(array.Format, array.NumChannels);
+    return access::element_bytes(array.Format, array.NumChannels);
 }
 
 // Of elements of unknown size it may be the rest of a buffer.
@@ -245,7 +245,7 @@ CUresult copy_batch_3d(std::size_t count, CUDA_MEMCPY3D_BATCH_OP* copies, std::s
     const auto pass = [&] { return real(copies, count); };
     std::vector<Sides> sides;
     const CUresult result = guarded([&]() -> CUresult {
-        if (shim::sessions().empty() || !copies) return pass();
+        if (session::sessions().empty() || !copies) return pass();
         const bool in_order = std::all_of(copies, copies + count, reads_in_order<CUDA_MEMCPY3D_BATCH_OP>);
         for (std::size_t i = 0; i < count; ++i) sides.push_back(sides_of(copies[i]));
         std::vector<Range> ranges;
@@ -260,7 +260,7 @@ CUresult copy_batch_3d(std::size_t count, CUDA_MEMCPY3D_BATCH_OP* copies, std::s
         }
         const CUresult error = each_within_buffers(ranges, failed);
         if (error != CUDA_SUCCESS) return error;
-        if (sum <= piece || shim::capturing(stream)) return copy_over(ranges, in_order, stream, pass);
+        if (sum <= piece || program::capturing(stream)) return copy_over(ranges, in_order, stream, pass);
         for (std::size_t i = 0; i < count; ++i) {
             const CUresult status = copy_3d(copies[i], stream, real);
             if (status == CUDA_SUCCESS) continue;
@@ -271,7 +271,7 @@ CUresult copy_batch_3d(std::size_t count, CUDA_MEMCPY3D_BATCH_OP* copies, std::s
     });
     return noted(result, stream, [&] {
         for (const Sides& each : sides) {
-            if (each.from.width != 0 && each.to.width != 0) shim::note_transfer(each.to, each.from);
+            if (each.from.width != 0 && each.to.width != 0) access::note_transfer(each.to, each.from);
         }
     });
 }

@@ -14,7 +14,7 @@ namespace lms::entry {
 namespace {
 
 CUcontext context_at(engine::Address address) {
-    if (const shim::Session* session = shim::allocator_of(address)) return session->context();
+    if (const session::Session* session = session::allocator_of(address)) return session->context();
     unsigned type = 0;
     CUcontext context = nullptr;
     int device = 0;
@@ -26,14 +26,14 @@ CUcontext context_at(engine::Address address) {
     is(&context, CU_POINTER_ATTRIBUTE_CONTEXT);
     // What is of a pool is of no context.
     if (!context && is(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL))
-        context = shim::another_context(device, nullptr);
+        context = program::another_context(device, nullptr);
     return context;
 }
 
 // The session of allocated memory if its GPU is not the current one. Of what the program has mapped itself it
 // says who may reach it, and the driver sees to that.
-const shim::Session* elsewhere(engine::Address address) {
-    const shim::Session* session = shim::allocator_of(address);
+const session::Session* elsewhere(engine::Address address) {
+    const session::Session* session = session::allocator_of(address);
     CUdevice current = CU_DEVICE_INVALID;
     if (!session || device::driver().cuCtxGetDevice(&current) != CUDA_SUCCESS) return nullptr;
     return session->device() == current ? nullptr : session;
@@ -47,7 +47,7 @@ struct Ends {
 
 // Nothing where no end is managed memory of another GPU than the current one.
 std::optional<Ends> ends_apart(engine::Address to, engine::Address from) {
-    if (shim::managed_bounds().end == 0) return std::nullopt;
+    if (session::managed_bounds().end == 0) return std::nullopt;
     if (!elsewhere(to) && !elsewhere(from)) return std::nullopt;
     return Ends{context_at(to), context_at(from)};
 }
@@ -55,12 +55,12 @@ std::optional<Ends> ends_apart(engine::Address to, engine::Address from) {
 // The context in which work in `stream` is to be submitted whose managed memory, `ranges`, is all of one GPU,
 // which is not the current one: the stream's if it is of that GPU, or any of that GPU's if the host waits for
 // the work. Null: the current one.
-CUcontext context_elsewhere(std::span<const shim::Range> ranges, CUstream stream, bool waits) {
-    if (shim::managed_bounds().end == 0) return nullptr;
-    const shim::Session* only = nullptr;
-    for (const shim::Range& range : ranges) {
-        if (!shim::allocator_of(range.address)) continue;
-        const shim::Session* const session = elsewhere(range.address);
+CUcontext context_elsewhere(std::span<const session::Range> ranges, CUstream stream, bool waits) {
+    if (session::managed_bounds().end == 0) return nullptr;
+    const session::Session* only = nullptr;
+    for (const session::Range& range : ranges) {
+        if (!session::allocator_of(range.address)) continue;
+        const session::Session* const session = elsewhere(range.address);
         if (!session || (only && only != session)) return nullptr;
         only = session;
     }
@@ -85,19 +85,20 @@ int detail::ask_for_devices() {
     return count;
 }
 
-void note_use_elsewhere(std::span<const shim::Range> ranges, CUstream stream) {
-    const auto is_elsewhere = [context = shim::context_of(stream)](const shim::Range& range) {
-        const shim::Session* session = shim::session_at(range.address);
-        return session && !shim::may_reach(context, session->device());
+void note_use_elsewhere(std::span<const session::Range> ranges, CUstream stream) {
+    const auto is_elsewhere = [context = session::context_of(stream)](const session::Range& range) {
+        const session::Session* session = session::session_at(range.address);
+        return session && !program::may_reach(context, session->device());
     };
-    if (std::ranges::any_of(ranges, is_elsewhere)) shim::leads_elsewhere(shim::context_of(stream));
+    if (std::ranges::any_of(ranges, is_elsewhere)) program::leads_elsewhere(session::context_of(stream));
 }
 
 void note_graph_use(CUstream stream) {
-    if (several_devices()) shim::leads_elsewhere(shim::context_of(stream));
+    if (several_devices()) program::leads_elsewhere(session::context_of(stream));
 }
 
-CUresult where_it_is(std::span<const shim::Range> ranges, CUstream stream, bool waits, shim::Call call) {
+CUresult where_it_is(std::span<const session::Range> ranges, CUstream stream, bool waits,
+                     session::Call call) {
     const CUcontext there = several_devices() ? context_elsewhere(ranges, stream, waits) : nullptr;
     if (!there) return call();
     // That GPU's default streams are others than the current one's.
@@ -109,7 +110,7 @@ CUresult where_it_is(std::span<const shim::Range> ranges, CUstream stream, bool 
 }
 
 CUresult copy_across(engine::Address to, engine::Address from, std::size_t bytes, CUstream stream, bool waits,
-                     shim::Call call) {
+                     session::Call call) {
     const auto ends = several_devices() ? ends_apart(to, from) : std::nullopt;
     if (!ends) return call();
     const device::Driver& driver = device::driver();
@@ -118,7 +119,7 @@ CUresult copy_across(engine::Address to, engine::Address from, std::size_t bytes
         const auto peer = stream == CU_STREAM_PER_THREAD ? driver.cuMemcpyPeer_ptds : driver.cuMemcpyPeer;
         return peer(to, ends->to, from, ends->from, bytes);
     }
-    const shim::Range ranges[] = {{to, bytes}, {from, bytes}};
+    const session::Range ranges[] = {{to, bytes}, {from, bytes}};
     return where_it_is(ranges, stream, waits, call);
 }
 

@@ -23,8 +23,8 @@ inline bool several_devices() {
 
 // Work that uses these is about to be submitted to `stream`, without a look if nothing moves. Where they are
 // another GPU's than the stream's, that one looks at the stream, too, when it begins to move.
-void note_use_elsewhere(std::span<const shim::Range> ranges, CUstream stream);
-inline void note_use(std::span<const shim::Range> ranges, CUstream stream) {
+void note_use_elsewhere(std::span<const session::Range> ranges, CUstream stream);
+inline void note_use(std::span<const session::Range> ranges, CUstream stream) {
     if (several_devices()) [[unlikely]]
         note_use_elsewhere(ranges, stream);
 }
@@ -32,10 +32,10 @@ inline void note_use(std::span<const shim::Range> ranges, CUstream stream) {
 void note_graph_use(CUstream stream);
 
 // Submits such work, or any other, by `call`. `waits`: the host does, for it.
-CUresult where_it_is(std::span<const shim::Range> ranges, CUstream stream, bool waits, shim::Call call);
+CUresult where_it_is(std::span<const session::Range> ranges, CUstream stream, bool waits, session::Call call);
 
 // A copy on the device, or between it and the host, by `call` where the driver can tell by the addresses.
 CUresult copy_across(engine::Address to, engine::Address from, std::size_t bytes, CUstream stream, bool waits,
-                     shim::Call call);
+                     session::Call call);
 
 }  // namespace lms::entry

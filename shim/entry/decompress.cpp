@@ -7,15 +7,16 @@ namespace lms::entry {
 namespace {
 
 // What may be written from `address` on: `bytes`, or where that is not told the rest of its buffer.
-shim::Range target(engine::Address address, std::uint64_t bytes) {
+session::Range target(engine::Address address, std::uint64_t bytes) {
     return {address, bytes == 0 ? rest_of_buffer(address) : bytes};
 }
 
-CUresult decompress(const CUmemDecompressParams* batch, std::size_t count, CUstream stream, shim::Call call) {
+CUresult decompress(const CUmemDecompressParams* batch, std::size_t count, CUstream stream,
+                    session::Call call) {
     // What is refused without a look at the batch need not be one.
     if (refusal() != CUDA_SUCCESS) return call();
     const auto address_of = [](const void* pointer) { return reinterpret_cast<engine::Address>(pointer); };
-    std::vector<shim::Range> ranges;
+    std::vector<session::Range> ranges;
     for (const CUmemDecompressParams& each : std::span(batch, batch ? count : 0)) {
         ranges.push_back({address_of(each.src), each.srcNumBytes});
         ranges.push_back(target(address_of(each.dst), each.dstNumBytes));

@@ -29,7 +29,7 @@ struct Form<kEntry, Slot> {
     static constexpr bool kWaits = !(std::is_same_v<Arguments, CUstream> || ...);
 
     // What the driver makes of a handle that the program gives.
-    static CUstream stream(CUstream handle = nullptr) { return shim::resolve_stream(handle, kPerThread); }
+    static CUstream stream(CUstream handle = nullptr) { return session::resolve_stream(handle, kPerThread); }
     static CUresult real(Arguments... arguments) { return (device::driver().*Slot)(arguments...); }
     // With the handle as the last argument, if it takes one.
     static CUresult real_in(CUstream handle, auto... arguments) {

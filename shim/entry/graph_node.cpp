@@ -8,12 +8,11 @@
 namespace lms::entry {
 namespace {
 
+using access::contents_of;
+using access::GraphContents;
+using access::GraphPart;
+using access::part_of;
 using device::driver;
-using shim::contents_of;
-using shim::contents_of_kernel;
-using shim::GraphContents;
-using shim::GraphPart;
-using shim::part_of;
 
 // Changes a node of an executable graph to what `read` gives.
 template <typename Read, typename Call>
@@ -21,9 +20,9 @@ CUresult change(CUgraphExec exec, CUgraphNode node, Read&& read, Call&& call) {
     return guarded([&]() -> CUresult {
         GraphPart part(read());
         if (const CUresult error = within_buffers(part.own.operands); error != CUDA_SUCCESS) return error;
-        shim::GraphHold hold(std::move(part));
+        access::GraphHold hold(std::move(part));
         if (hold.status() != CUDA_SUCCESS) return hold.status();
-        const CUresult status = shim::call_with_oom_retry(call);
+        const CUresult status = session::call_with_oom_retry(call);
         if (status == CUDA_SUCCESS) hold.change(exec, node);
         return status;
     });
@@ -31,12 +30,7 @@ CUresult change(CUgraphExec exec, CUgraphNode node, Read&& read, Call&& call) {
 
 template <typename Params>
 GraphContents kernel_of(const Params* params) {
-    if (!params) return {};
-    CUfunction function = params->func;
-    if constexpr (requires { params->kern; }) {
-        if (!function) function = reinterpret_cast<CUfunction>(params->kern);
-    }
-    return contents_of_kernel(function, params->kernelParams, params->extra);
+    return params ? contents_of(access::version_2(*params)) : GraphContents{};
 }
 
 template <typename Params>
@@ -58,9 +52,9 @@ CUresult with_operands(const Params* params, Call&& call) {
 template <typename Call>
 CUresult add(CUgraphNode* node, const CUgraphNodeParams* params, Call&& call) {
     return guarded_taking([&] {
-        const CUresult status = with_operands(params, [&] { return shim::call_with_oom_retry(call); });
+        const CUresult status = with_operands(params, [&] { return session::call_with_oom_retry(call); });
         if (status == CUDA_SUCCESS && params->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
-            shim::note_bodies(*node, {params->conditional.phGraph_out, params->conditional.size});
+            access::note_bodies(*node, {params->conditional.phGraph_out, params->conditional.size});
         return status;
     });
 }
@@ -192,7 +186,7 @@ CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode 
 CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int isEnabled) {
     return guarded([&] {
         const CUresult status = driver().cuGraphNodeSetEnabled(hGraphExec, hNode, isEnabled);
-        if (status == CUDA_SUCCESS) lms::shim::node_enabled(hGraphExec, hNode, isEnabled != 0);
+        if (status == CUDA_SUCCESS) lms::access::node_enabled(hGraphExec, hNode, isEnabled != 0);
         return status;
     });
 }

@@ -17,7 +17,7 @@ CUresult answer_to(const std::exception& error) noexcept;
 // there.
 template <typename Body>
 CUresult guarded(Body&& body) noexcept {
-    if (shim::in_forked_child()) return CUDA_ERROR_NOT_INITIALIZED;
+    if (session::in_forked_child()) return CUDA_ERROR_NOT_INITIALIZED;
     try {
         return body();
     } catch (const std::exception& error) {

@@ -6,23 +6,24 @@
 
 namespace lms::entry {
 
-Where where_is(engine::Address address, shim::HostCopies copies) {
+Where where_is(engine::Address address, session::HostCopies copies) {
     const auto next =
         std::upper_bound(copies.begin(), copies.end(), address,
-                         [](engine::Address a, const shim::HostCopy& copy) { return a < copy.address; });
+                         [](engine::Address a, const session::HostCopy& copy) { return a < copy.address; });
     if (next != copies.begin()) {
-        const shim::HostCopy& copy = *(next - 1);
+        const session::HostCopy& copy = *(next - 1);
         const std::uint64_t offset = address - copy.address;
         if (offset < copy.bytes) return {copy.host + offset, copy.bytes - offset, true};
     }
     return {address, next == copies.end() ? UINT64_MAX : next->address - address, false};
 }
 
-CUresult await_earlier(shim::HostCopies copies, CUstream stream) {
+CUresult await_earlier(session::HostCopies copies, CUstream stream) {
     return copies.empty() ? CUDA_SUCCESS : device::as_told(wait_for_earlier(stream));
 }
 
-CUresult copy_in_place(engine::Address to, engine::Address from, std::uint64_t bytes, shim::HostCopies copies,
+CUresult copy_in_place(engine::Address to, engine::Address from, std::uint64_t bytes,
+                       session::HostCopies copies,
                        util::FunctionRef<CUresult(engine::Address, engine::Address, std::uint64_t)> copy) {
     if (copies.empty()) return copy(to, from, bytes);
     CUresult status = CUDA_SUCCESS;

@@ -15,14 +15,15 @@ struct Where {
     std::uint64_t bytes;
     bool moved;  // not at the address asked for
 };
-Where where_is(engine::Address address, shim::HostCopies copies);
+Where where_is(engine::Address address, session::HostCopies copies);
 
 // Host copies are about to be read or written by a copy that the host waits for: what was submitted before it
 // comes first. Nobody promises that of copies from host to host.
-CUresult await_earlier(shim::HostCopies copies, CUstream stream);
+CUresult await_earlier(session::HostCopies copies, CUstream stream);
 
 // Copies by `copy(to, from, bytes)`.
-CUresult copy_in_place(engine::Address to, engine::Address from, std::uint64_t bytes, shim::HostCopies copies,
+CUresult copy_in_place(engine::Address to, engine::Address from, std::uint64_t bytes,
+                       session::HostCopies copies,
                        util::FunctionRef<CUresult(engine::Address, engine::Address, std::uint64_t)> copy);
 
 }  // namespace lms::entry

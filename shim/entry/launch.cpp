@@ -17,31 +17,31 @@
 namespace lms::entry {
 namespace {
 
-using shim::WorkingSet;
+using session::WorkingSet;
 
 struct Launch {
     CUfunction function;
     CUstream stream;  // as the program gave it, and then resolved
     void** parameters;
     void** extra;
-    shim::LaunchShape shape;
+    code::LaunchShape shape;
     const CUlaunchConfig* config = nullptr;  // of the forms that have one
 };
 
 // Gives it to the driver, with that configuration if it has one.
 using LaunchCall = util::FunctionRef<CUresult(const CUlaunchConfig*)>;
 
-WorkingSet look_at(shim::Scratch& scratch, const Launch& launch) {
+WorkingSet look_at(session::Scratch& scratch, const Launch& launch) {
     WorkingSet reach(&scratch);
     reach.stream = launch.stream;
     reach.code = launch.function;
     if (trace::writer() || settings().check) {
-        reach.label = shim::layout_of(launch.function)->name;
+        reach.label = access::layout_of(launch.function)->name;
         if (reach.label.empty()) reach.label = "kernel";
     }
-    shim::add_launch(reach, launch.function, launch.parameters, launch.extra, launch.shape);
-    shim::follow_tables(reach);
-    reach.opaque |= shim::called_by_exempt();
+    access::add_launch(reach, launch.function, launch.parameters, launch.extra, launch.shape);
+    access::follow_tables(reach);
+    reach.opaque |= access::called_by_exempt();
     return reach;
 }
 
@@ -54,7 +54,7 @@ CUresult call_in_order(const Launch& launch, LaunchCall call) {
     };
     if (!launch.config || !launch.config->attrs) return call(launch.config);
     const std::span given(launch.config->attrs, launch.config->numAttrs);
-    if (std::ranges::none_of(given, gives_leave) || shim::capturing(launch.stream))
+    if (std::ranges::none_of(given, gives_leave) || program::capturing(launch.stream))
         return call(launch.config);
     std::vector<CUlaunchAttribute> attributes(given.begin(), given.end());
     std::erase_if(attributes, gives_leave);
@@ -66,8 +66,8 @@ CUresult call_in_order(const Launch& launch, LaunchCall call) {
 
 [[gnu::noinline, gnu::cold]] CUresult launch_after_look(const Launch& launch, LaunchCall call) {
     return guarded([&] {
-        shim::Scratch scratch;
-        return shim::submit_after_look(
+        session::Scratch scratch;
+        return session::submit_after_look(
             launch.stream, [&] { return look_at(scratch, launch); },
             [&] { return call_in_order(launch, call); });
     });
@@ -81,7 +81,7 @@ template <typename Form, typename Call>
     CUresult status = CUDA_SUCCESS;
     // Of the stream nothing but whether it is the per-thread one is asked.
     const CUstream asked = Form::kPerThread ? Form::stream(what.stream) : what.stream;
-    if (shim::try_fast_path(
+    if (session::try_fast_path(
             asked, [&] { return call(what.config); }, status)) [[likely]]
         return status;
     const Call moved = call;
@@ -94,7 +94,7 @@ CUstream stream_of(const CUlaunchConfig* config) {
     return config ? config->hStream : nullptr;
 }
 
-shim::LaunchShape shape_of(const CUlaunchConfig* config) {
+code::LaunchShape shape_of(const CUlaunchConfig* config) {
     if (!config) return {};
     return {{config->gridDimX, config->gridDimY, config->gridDimZ},
             {config->blockDimX, config->blockDimY, config->blockDimZ}};

@@ -15,22 +15,22 @@ namespace lms::entry {
 namespace {
 
 using device::driver;
-using shim::WorkingSet;
+using session::WorkingSet;
 
 template <typename Call>
 CUresult launch(CUfunction function, CUstream stream, Call&& call) {
     return guarded([&] {
         trace::add(trace::counters().launches);
-        const CUstream where = shim::resolve_stream(stream, false);
-        return shim::submit(
+        const CUstream where = session::resolve_stream(stream, false);
+        return session::submit(
             where,
             [&] {
                 WorkingSet reach;
                 reach.stream = where;
                 reach.code = function;
-                shim::add_parameters(reach, function);
-                shim::follow_used(reach);
-                shim::follow_tables(reach);
+                access::add_parameters(reach, function);
+                access::follow_used(reach);
+                access::follow_tables(reach);
                 return reach;
             },
             call);
@@ -40,9 +40,9 @@ CUresult launch(CUfunction function, CUstream stream, Call&& call) {
 template <typename Call>
 CUresult set(CUfunction function, int offset, const void* data, std::size_t bytes, Call&& call) {
     return guarded([&] {
-        const CUresult status = shim::call_with_oom_retry(call);
+        const CUresult status = session::call_with_oom_retry(call);
         if (status == CUDA_SUCCESS && data && offset >= 0)
-            shim::set_parameters(function, static_cast<std::size_t>(offset), data, bytes);
+            access::set_parameters(function, static_cast<std::size_t>(offset), data, bytes);
         return status;
     });
 }
@@ -50,22 +50,22 @@ CUresult set(CUfunction function, int offset, const void* data, std::size_t byte
 // Each launch's buffers are held in their own stream; the driver takes all of them in one call.
 CUresult launch_together(std::span<CUDA_LAUNCH_PARAMS> launches, unsigned flags) {
     std::deque<WorkingSet> reaches;
-    std::deque<shim::ResidencyGuard> guards;
-    std::vector<shim::ResidencyGuard*> held;
+    std::deque<session::ResidencyGuard> guards;
+    std::vector<session::ResidencyGuard*> held;
     for (const CUDA_LAUNCH_PARAMS& each : launches) {
         trace::add(trace::counters().launches);
         WorkingSet& reach = reaches.emplace_back();
-        reach.stream = shim::resolve_stream(each.hStream, false);
+        reach.stream = session::resolve_stream(each.hStream, false);
         reach.code = each.function;
-        const shim::LaunchShape shape{{each.gridDimX, each.gridDimY, each.gridDimZ},
+        const code::LaunchShape shape{{each.gridDimX, each.gridDimY, each.gridDimZ},
                                       {each.blockDimX, each.blockDimY, each.blockDimZ}};
-        shim::add_arguments(reach, each.function, each.kernelParams, nullptr, &shape);
-        shim::follow_used(reach);
-        shim::follow_tables(reach);
+        access::add_arguments(reach, each.function, each.kernelParams, nullptr, &shape);
+        access::follow_used(reach);
+        access::follow_tables(reach);
         held.push_back(&guards.emplace_back(reach));
         if (held.back()->status() != CUDA_SUCCESS) return held.back()->status();
     }
-    return shim::call_with_oom_retry(
+    return session::call_with_oom_retry(
         [&] {
             return driver().cuLaunchCooperativeKernelMultiDevice(
                 launches.data(), static_cast<unsigned>(launches.size()), flags);
@@ -110,7 +110,7 @@ CUresult cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstre
 CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launchParamsList, unsigned int numDevices,
                                               unsigned int flags) {
     return guarded([&]() -> CUresult {
-        if (!launchParamsList || lms::shim::sessions().empty()) {
+        if (!launchParamsList || lms::session::sessions().empty()) {
             return driver().cuLaunchCooperativeKernelMultiDevice(launchParamsList, numDevices, flags);
         }
         return launch_together({launchParamsList, numDevices}, flags);

@@ -24,16 +24,17 @@ namespace {
 
 using device::current_context;
 using device::driver;
-using shim::Session;
+using session::Session;
 
 // Allocates through the session if the policy wants the allocation, else through `real`.
 CUresult allocate(
     CUdeviceptr* pointer, std::size_t bytes, util::FunctionRef<CUresult(Session&, engine::Address&)> managed,
-    shim::Call real, util::FunctionRef<Session*()> session_for = [] { return shim::current_session(); }) {
+    session::Call real,
+    util::FunctionRef<Session*()> session_for = [] { return session::current_session(); }) {
     return guarded_taking([&]() -> CUresult {
-        shim::program_allocates();
-        shim::take_up_requests();
-        if (pointer && bytes > 0 && shim::manages(bytes) && !shim::called_by_exempt()) {
+        session::program_allocates();
+        session::take_up_requests();
+        if (pointer && bytes > 0 && session::manages(bytes) && !access::called_by_exempt()) {
             if (Session* session = session_for()) {
                 engine::Address address = 0;
                 const CUresult status = managed(*session, address);
@@ -41,8 +42,10 @@ CUresult allocate(
                 return status;
             }
         }
-        const CUresult status = shim::call_with_oom_retry(real);
-        if (status == CUDA_SUCCESS && pointer) shim::note_unmanaged(*pointer, bytes);
+        const CUresult status = session::call_with_oom_retry(real);
+        if (status == CUDA_SUCCESS && pointer) access::note_unmanaged(*pointer, bytes);
+        if (status == CUDA_ERROR_OUT_OF_MEMORY && bytes > 0 && bytes < settings().threshold_bytes)
+            telemetry::announce_too_small(bytes, settings().threshold_bytes);
         return status;
     });
 }
@@ -50,7 +53,7 @@ CUresult allocate(
 // What the driver says of allocating and freeing while work is captured, which it forbids some threads, and
 // with which a capture that forbade it ends. Asked for more memory than there is, it gives none.
 CUresult allowed_while_capturing() {
-    if (!shim::capturing_anywhere()) return CUDA_SUCCESS;
+    if (!program::capturing_anywhere()) return CUDA_SUCCESS;
     constexpr std::size_t kTooMuch = std::size_t{1} << 62;
     CUdeviceptr none = 0;
     const CUresult status = driver().cuMemAlloc_v2(&none, kTooMuch);
@@ -62,17 +65,18 @@ CUresult allowed_while_capturing() {
 CUresult allocate_now(Session& session, std::size_t bytes, engine::Address& address) {
     if (const CUresult error = allowed_while_capturing(); error != CUDA_SUCCESS) return error;
     const device::Together together;
-    return session.allocate(bytes, address, shim::owner_of(current_context()), !shim::capturing_anywhere());
+    return session.allocate(bytes, address, program::owner_of(current_context()),
+                            !program::capturing_anywhere());
 }
 
 // Waits for the work of a context of the session's GPU.
 CUresult wait_for_context(Session& session, CUcontext context) {
-    const shim::ContextUse use(context);
+    const program::ContextUse use(context);
     if (!use) return CUDA_SUCCESS;
     const device::InContext in_context(context);
     if (in_context.status() != CUDA_SUCCESS) return in_context.status();
     if (const auto status = session.wait_beside_moves(context)) return *status;
-    if (const auto status = shim::wait_beside_no_capture()) return *status;
+    if (const auto status = program::wait_beside_no_capture()) return *status;
     // To wait for the context would end what is captured on its GPU, whatever the capture's mode and thread.
     if (const auto status = session.wait_beside_captures(context)) return *status;
     return driver().cuCtxSynchronize();
@@ -87,7 +91,7 @@ CUresult wait_for_users(Session& session, CUcontext owner) {
     CUresult status = driver().cuCtxGetDevice(&device);
     if (device::refuses_all(status)) return status;
     if (status == CUDA_SUCCESS && device == session.device()) current = current_context();
-    std::vector<CUcontext> contexts = shim::known_contexts_of(session.device());
+    std::vector<CUcontext> contexts = program::known_contexts_of(session.device());
     if (current && std::ranges::find(contexts, current) == contexts.end()) contexts.push_back(current);
     for (const CUcontext context : contexts) {
         status = wait_for_context(session, context);
@@ -102,8 +106,8 @@ CUresult wait_for_users(Session& session, CUcontext owner) {
 void forget(Session& session, engine::Address address) {
     const auto buffer = session.buffer_at(address);
     if (!buffer || buffer->address != address) return;
-    shim::note_freed(buffer->address, buffer->bytes);
-    shim::note_given_back(buffer->address);
+    access::note_freed(buffer->address, buffer->bytes);
+    session::note_given_back(buffer->address);
 }
 
 // Calls `call()` with the stream's context current: another than the caller's, or any where that has none.
@@ -111,7 +115,7 @@ void forget(Session& session, engine::Address address) {
 template <typename Call>
 auto in_context_of(CUstream stream, Call&& call) {
     if (stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) return call();
-    CUcontext context = shim::context_of_known(stream);
+    CUcontext context = program::context_of_known(stream);
     if (!context && driver().cuStreamGetCtx(stream, &context) != CUDA_SUCCESS) return decltype(call()){};
     if (context == current_context()) return call();
     const device::InContext in_context(context);
@@ -120,24 +124,24 @@ auto in_context_of(CUstream stream, Call&& call) {
 
 // Memory of `pool` in the order of a stream.
 CUresult allocate_on(CUdeviceptr* pointer, std::size_t bytes, CUmemoryPool pool, bool managed, CUstream where,
-                     shim::Call real) {
+                     session::Call real) {
     return allocate(
         pointer, managed ? bytes : 0,  // of no bytes nothing is managed
         [&](Session& session, engine::Address& address) {
             const device::Together together;
             const CUresult status = session.allocate_on(where, bytes, address);
-            if (status == CUDA_SUCCESS) shim::note_taken(pool, address, bytes);
+            if (status == CUDA_SUCCESS) session::note_taken(pool, address, bytes);
             return status;
         },
-        real, [&] { return in_context_of(where, shim::current_session); });
+        real, [&] { return in_context_of(where, session::current_session); });
 }
 
 // A graph's memory is the graph's, and what a capture forbids is the driver's to refuse.
 bool taken_by_capture(CUstream stream) {
-    return shim::capturing(stream) || shim::capture_forbids(stream);
+    return program::capturing(stream) || program::capture_forbids(stream);
 }
 
-CUresult allocate_async(CUdeviceptr* pointer, std::size_t bytes, CUstream where, shim::Call pass) {
+CUresult allocate_async(CUdeviceptr* pointer, std::size_t bytes, CUstream where, session::Call pass) {
     return guarded([&]() -> CUresult {
         const device::SameContext same;
         if (taken_by_capture(where)) return pass();
@@ -146,47 +150,47 @@ CUresult allocate_async(CUdeviceptr* pointer, std::size_t bytes, CUstream where,
             CUdevice device = 0;
             return driver().cuCtxGetDevice(&device) == CUDA_SUCCESS &&
                    driver().cuDeviceGetMemPool(&pool, device) == CUDA_SUCCESS &&
-                   shim::pool_is_managed(pool, device);
+                   session::pool_is_managed(pool, device);
         });
         return allocate_on(pointer, bytes, pool, managed, where, pass);
     });
 }
 
 CUresult allocate_from_pool(CUdeviceptr* pointer, std::size_t bytes, CUmemoryPool pool, CUstream where,
-                            shim::Call pass) {
+                            session::Call pass) {
     return guarded([&]() -> CUresult {
         const device::SameContext same;
         if (taken_by_capture(where)) return pass();
         const bool managed = in_context_of(where, [&] {
             CUdevice device = 0;
-            return driver().cuCtxGetDevice(&device) == CUDA_SUCCESS && shim::pool_is_managed(pool, device);
+            return driver().cuCtxGetDevice(&device) == CUDA_SUCCESS && session::pool_is_managed(pool, device);
         });
         return allocate_on(pointer, bytes, pool, managed, where, pass);
     });
 }
 
-CUresult free_unmanaged(CUdeviceptr pointer, shim::Call free) {
+CUresult free_unmanaged(CUdeviceptr pointer, session::Call free) {
     // What the program maps itself is not freed so.
-    const auto known = shim::session_at(pointer) ? std::nullopt : shim::forget_memory(pointer);
+    const auto known = session::session_at(pointer) ? std::nullopt : access::forget_memory(pointer);
     const CUresult status = free();
-    if (status != CUDA_SUCCESS && known) shim::region_stays(*known);
-    if (status == CUDA_SUCCESS) shim::elsewhere_freed();
+    if (status != CUDA_SUCCESS && known) access::region_stays(*known);
+    if (status == CUDA_SUCCESS) access::elsewhere_freed();
     return status;
 }
 
 // Others' memory may be there from now on.
-CUresult free_host(shim::Call free) {
+CUresult free_host(session::Call free) {
     const CUresult status = free();
-    if (status == CUDA_SUCCESS) shim::elsewhere_freed();
+    if (status == CUDA_SUCCESS) access::elsewhere_freed();
     return status;
 }
 
-CUresult free_async(CUdeviceptr pointer, CUstream where, shim::Call pass) {
+CUresult free_async(CUdeviceptr pointer, CUstream where, session::Call pass) {
     return guarded([&]() -> CUresult {
-        Session* session = shim::allocator_of(pointer);
+        Session* session = session::allocator_of(pointer);
         if (!session) return free_unmanaged(pointer, pass);
         // A graph can free what it allocated itself only.
-        if (shim::capturing(where)) return CUDA_ERROR_INVALID_VALUE;
+        if (program::capturing(where)) return CUDA_ERROR_INVALID_VALUE;
         const device::Together together;
         return session->free_on(where, pointer, [&] { forget(*session, pointer); });
     });
@@ -201,7 +205,7 @@ using device::driver;
 CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
     return entry::allocate(
         dptr, bytesize,
-        [&](shim::Session& session, engine::Address& address) {
+        [&](session::Session& session, engine::Address& address) {
             return entry::allocate_now(session, bytesize, address);
         },
         [&] { return driver().cuMemAlloc_v2(dptr, bytesize); });
@@ -217,7 +221,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
         pPitch && fits && (ElementSizeBytes == 4 || ElementSizeBytes == 8 || ElementSizeBytes == 16);
     return entry::allocate(
         dptr, valid ? pitch * Height : 0,
-        [&](shim::Session& session, engine::Address& address) {
+        [&](session::Session& session, engine::Address& address) {
             const CUresult status = entry::allocate_now(session, pitch * Height, address);
             if (status == CUDA_SUCCESS) *pPitch = pitch;
             return status;
@@ -235,7 +239,7 @@ CUresult cuMemHostUnregister(void* pointer) {
 
 CUresult cuMemFree_v2(CUdeviceptr dptr) {
     return entry::guarded([&]() -> CUresult {
-        shim::Session* session = shim::allocator_of(dptr);
+        session::Session* session = session::allocator_of(dptr);
         if (!session) return entry::free_unmanaged(dptr, [&] { return driver().cuMemFree_v2(dptr); });
         const auto buffer = session->buffer_at(dptr);
         const CUcontext owner = buffer && buffer->owner ? buffer->owner : session->context();

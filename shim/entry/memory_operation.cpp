@@ -8,27 +8,27 @@
 namespace lms::entry {
 namespace {
 
-using shim::Range;
+using session::Range;
 
-CUresult operate(Ranges words, std::span<const shim::WrittenWord> written, bool waits, CUstream stream,
-                 shim::Call call) {
+CUresult operate(Ranges words, std::span<const access::WrittenWord> written, bool waits, CUstream stream,
+                 session::Call call) {
     const CUresult status = guarded([&]() -> CUresult {
         if (const CUresult error = within_buffers(words); error != CUDA_SUCCESS) return error;
-        std::vector<shim::PinnedIn> kept;
-        if (!waits || !any_managed(words) || shim::capturing(stream) ||
-            shim::pin_resident(words, kept) != CUDA_SUCCESS)
+        std::vector<session::PinnedIn> kept;
+        if (!waits || !any_managed(words) || program::capturing(stream) ||
+            session::pin_resident(words, kept) != CUDA_SUCCESS)
             return over(words, stream, call);
         const CUresult taken = call();
         if (taken == CUDA_SUCCESS) {
-            shim::leave_pinned(kept);
+            session::leave_pinned(kept);
         } else {
-            shim::let_go(kept);
+            session::let_go(kept);
         }
         return taken;
     });
     if (written.empty()) return status;
     return noted(status, stream, [&] {
-        for (const shim::WrittenWord& word : written) shim::note_word(word.at, word.value);
+        for (const access::WrittenWord& word : written) access::note_word(word.at, word.value);
     });
 }
 
@@ -36,7 +36,7 @@ CUresult operate(Ranges words, std::span<const shim::WrittenWord> written, bool 
 template <typename Form, bool kWaits, typename Value>
 CUresult operate_on(CUstream stream, CUdeviceptr at, Value value, unsigned flags) {
     const Range word{at, sizeof value};
-    const shim::WrittenWord written{at, value};
+    const access::WrittenWord written{at, value};
     const bool address = !kWaits && sizeof value == sizeof(engine::Address);
     return operate({&word, 1}, {&written, address ? 1u : 0u}, kWaits, Form::stream(stream),
                    [&] { return Form::real(stream, at, value, flags); });
@@ -44,9 +44,10 @@ CUresult operate_on(CUstream stream, CUdeviceptr at, Value value, unsigned flags
 
 template <typename Form>
 CUresult operate_on_all(CUstream stream, unsigned count, CUstreamBatchMemOpParams* list, unsigned flags) {
-    const auto operations = shim::operations_of(list, count);
-    return operate(shim::words_of(operations), shim::written_by(operations), shim::any_waits(operations),
-                   Form::stream(stream), [&] { return Form::real(stream, count, list, flags); });
+    const auto operations = access::operations_of(list, count);
+    return operate(access::words_of(operations), access::written_by(operations),
+                   access::any_waits(operations), Form::stream(stream),
+                   [&] { return Form::real(stream, count, list, flags); });
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ void note_if_known(Note&& note) {
 template <typename Handle, typename Call, typename Note>
 CUresult get(Handle* handle, Call&& call, Note&& note) {
     return guarded_taking([&] {
-        const CUresult status = shim::call_with_oom_retry(call);
+        const CUresult status = session::call_with_oom_retry(call);
         if (status == CUDA_SUCCESS && handle) note_if_known([&] { note(*handle); });
         return status;
     });
@@ -34,7 +34,7 @@ CUresult get(Handle* handle, Call&& call, Note&& note) {
 template <typename Unload>
 CUresult unload(const void* handle, Unload&& call) {
     return guarded([&] {
-        shim::CodeEnd end(handle);
+        access::CodeEnd end(handle);
         const CUresult status = call();
         if (status != CUDA_SUCCESS) end.refused();
         return status;
@@ -50,7 +50,7 @@ CUresult get_variable(CUdeviceptr* address, std::size_t* bytes, Call&& call, Not
     return guarded([&]() -> CUresult {
         CUdeviceptr where = 0;
         std::size_t size = 0;
-        const CUresult status = shim::call_with_oom_retry([&] { return call(&where, &size); });
+        const CUresult status = session::call_with_oom_retry([&] { return call(&where, &size); });
         if (status != CUDA_SUCCESS) return status;
         if (address) *address = where;
         if (bytes) *bytes = size;
@@ -63,9 +63,9 @@ CUresult get_variable(CUdeviceptr* address, std::size_t* bytes, Call&& call, Not
 template <typename Call>
 CUresult get_variable_of(CUlibrary library, CUdeviceptr* address, std::size_t* bytes, Call&& call) {
     return get_variable(address, bytes, call, [&](CUdeviceptr where, std::size_t size) {
-        const CUmodule module = shim::module_of(library);
+        const CUmodule module = access::module_of(library);
         const std::array<const void*, 2> owners{library, module};
-        shim::note_variable(where, size, std::span(owners).first(module ? 2 : 1));
+        access::note_variable(where, size, std::span(owners).first(module ? 2 : 1));
     });
 }
 
@@ -78,26 +78,26 @@ using device::driver;
 CUresult cuModuleLoad(CUmodule* module, const char* fname) {
     return entry::get(
         module, [&] { return driver().cuModuleLoad(module, fname); },
-        [&](CUmodule loaded) { shim::code_loaded_from(loaded, fname); });
+        [&](CUmodule loaded) { access::code_loaded_from(loaded, fname); });
 }
 
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {
     return entry::get(
         module, [&] { return driver().cuModuleLoadData(module, image); },
-        [&](CUmodule loaded) { shim::code_loaded(loaded, image); });
+        [&](CUmodule loaded) { access::code_loaded(loaded, image); });
 }
 
 CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int numOptions,
                             CUjit_option* options, void** optionValues) {
     return entry::get(
         module, [&] { return driver().cuModuleLoadDataEx(module, image, numOptions, options, optionValues); },
-        [&](CUmodule loaded) { shim::code_loaded(loaded, image); });
+        [&](CUmodule loaded) { access::code_loaded(loaded, image); });
 }
 
 CUresult cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) {
     return entry::get(
         module, [&] { return driver().cuModuleLoadFatBinary(module, fatCubin); },
-        [&](CUmodule loaded) { shim::code_loaded(loaded, fatCubin); });
+        [&](CUmodule loaded) { access::code_loaded(loaded, fatCubin); });
 }
 
 CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* jitOptions,
@@ -110,7 +110,7 @@ CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* j
             return driver().cuLibraryLoadData(library, code, jitOptions, jitOptionsValues, numJitOptions,
                                               libraryOptions, libraryOptionValues, numLibraryOptions);
         },
-        [&](CUlibrary loaded) { shim::code_loaded(loaded, code); });
+        [&](CUlibrary loaded) { access::code_loaded(loaded, code); });
 }
 
 CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_option* jitOptions,
@@ -124,7 +124,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_o
                                                   numJitOptions, libraryOptions, libraryOptionValues,
                                                   numLibraryOptions);
         },
-        [&](CUlibrary loaded) { shim::code_loaded_from(loaded, fileName); });
+        [&](CUlibrary loaded) { access::code_loaded_from(loaded, fileName); });
 }
 
 CUresult cuModuleUnload(CUmodule hmod) {
@@ -138,19 +138,19 @@ CUresult cuLibraryUnload(CUlibrary library) {
 CUresult cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name) {
     return entry::get(
         hfunc, [&] { return driver().cuModuleGetFunction(hfunc, hmod, name); },
-        [&](CUfunction found) { shim::kernel_given(found, hmod, name); });
+        [&](CUfunction found) { access::kernel_given(found, hmod, name); });
 }
 
 CUresult cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* name) {
     return entry::get(
         pKernel, [&] { return driver().cuLibraryGetKernel(pKernel, library, name); },
-        [&](CUkernel found) { shim::kernel_given(found, library, name); });
+        [&](CUkernel found) { access::kernel_given(found, library, name); });
 }
 
 CUresult cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
     return entry::get(
         pFunc, [&] { return driver().cuKernelGetFunction(pFunc, kernel); },
-        [&](CUfunction found) { shim::kernel_given(found, kernel); });
+        [&](CUfunction found) { access::kernel_given(found, kernel); });
 }
 
 CUresult cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod, const char* name) {
@@ -161,7 +161,7 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod, c
         },
         [&](CUdeviceptr where, std::size_t size) {
             const void* owner = hmod;
-            shim::note_variable(where, size, {&owner, 1});
+            access::note_variable(where, size, {&owner, 1});
         });
 }
 

@@ -2,6 +2,8 @@
 // work without memory: host functions, waits. They go on to the driver as they are; where it is out of
 // memory, room is made and they are tried once more. Who waits for all work is told of what a thread's own
 // stream was given, which no other thread can ask.
+#include <tuple>
+
 #include "shim/device/driver_table.h"
 #include "shim/entry/forms.h"
 #include "shim/entry/guard.h"
@@ -12,10 +14,18 @@ namespace {
 
 using device::Driver;
 
+// What of a call's argument outlives the call.
 template <typename Form, typename Argument>
-void note_stream(Argument argument) {
-    if constexpr (std::is_same_v<Argument, CUstream>) shim::note_use_beside_moves(Form::stream(argument));
-}
+struct Noted {
+    explicit Noted(Argument) {}
+};
+template <typename Form>
+struct Noted<Form, CUstream> {
+    explicit Noted(CUstream stream) : submitting(Form::stream(stream)) {
+        program::note_use_beside_moves(Form::stream(stream));
+    }
+    const session::Submitting submitting;
+};
 
 // The wrapper of one driver function, in that function's own type.
 template <device::Entry kEntry, auto Slot>
@@ -25,8 +35,8 @@ template <device::Entry kEntry, typename... Arguments, CUresult (*Driver::*Slot)
 struct Retried<kEntry, Slot> {
     static CUresult call(Arguments... arguments) {
         return guarded([&] {
-            (note_stream<Form<kEntry, Slot>>(arguments), ...);
-            return shim::call_with_oom_retry([&] { return (device::driver().*Slot)(arguments...); });
+            const std::tuple<Noted<Form<kEntry, Slot>, Arguments>...> noted(arguments...);
+            return session::call_with_oom_retry([&] { return (device::driver().*Slot)(arguments...); });
         });
     }
 };

@@ -15,12 +15,12 @@ namespace lms::entry {
 namespace {
 
 using device::driver;
-using shim::Buffer;
-using shim::Session;
+using session::Buffer;
+using session::Session;
 
 // The address ranges of the driver are ours by construction; `buffer` is what the program was given.
 std::optional<Buffer> find(CUdeviceptr pointer) {
-    Session* session = shim::allocator_of(pointer);
+    Session* session = session::allocator_of(pointer);
     const auto buffer = session ? session->buffer_at(pointer) : std::nullopt;
     return buffer && pointer - buffer->address < buffer->bytes ? buffer : std::nullopt;
 }
@@ -29,7 +29,7 @@ std::optional<Buffer> find(CUdeviceptr pointer) {
 // reservations that the program knows nothing of, and is to answer as for any address that nothing has.
 CUdeviceptr unknown_or_its_own(CUdeviceptr pointer) {
     constexpr CUdeviceptr kNothing = 1;
-    return shim::allocator_of(pointer) ? kNothing : pointer;
+    return session::allocator_of(pointer) ? kNothing : pointer;
 }
 
 unsigned in_32_bits(std::size_t bytes) {
@@ -61,11 +61,11 @@ CUresult attribute(void* data, CUpointer_attribute which, CUdeviceptr pointer, c
         case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
             return answer<std::size_t>(data, buffer.bytes);
         case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-            return answer<int>(data, shim::session_at(pointer)->device());
+            return answer<int>(data, session::session_at(pointer)->device());
         case CU_POINTER_ATTRIBUTE_BUFFER_ID:
         case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID: {
             // The driver counts from 1, so these are never its own; libraries key what they register by them.
-            const auto device = static_cast<unsigned long long>(shim::session_at(pointer)->device());
+            const auto device = static_cast<unsigned long long>(session::session_at(pointer)->device());
             return answer<unsigned long long>(data, 1ull << 62 | device << 48 | buffer.id);
         }
         case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
@@ -75,7 +75,7 @@ CUresult attribute(void* data, CUpointer_attribute which, CUdeviceptr pointer, c
         case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
             return answer<CUmemAccess_flags>(data, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
         case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-            return answer<CUmemoryPool>(data, shim::pool_of(buffer.address));
+            return answer<CUmemoryPool>(data, session::pool_of(buffer.address));
         case CU_POINTER_ATTRIBUTE_CONTEXT:
             return answer<CUcontext>(data, buffer.owner);
         case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
@@ -95,7 +95,7 @@ CUresult attribute(void* data, CUpointer_attribute which, CUdeviceptr pointer, c
 }
 
 // The same of memory that the program has mapped itself, for work of the current context.
-CUresult attribute(void* data, CUpointer_attribute which, CUdeviceptr pointer, const shim::ViewAt& at) {
+CUresult attribute(void* data, CUpointer_attribute which, CUdeviceptr pointer, const session::ViewAt& at) {
     CUdevice current = CU_DEVICE_INVALID;
     driver().cuCtxGetDevice(&current);
     const CUmemAccess_flags access = at.view.access_of(current);
@@ -168,13 +168,13 @@ CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
     return entry::guarded([&]() -> CUresult {
         const CUresult status = driver().cuMemGetInfo_v2(free, total);
         if (status != CUDA_SUCCESS) return status;
-        shim::Session* session = shim::current_session();
+        session::Session* session = session::current_session();
         device::MemoryInfo info{};
         if (!session || session->visible_memory(info) != CUDA_SUCCESS) return status;
         // The driver lets a program ask for one alone.
         if (free) *free = info.free_bytes;
         if (total) *total = info.total_bytes;
-        shim::note_memory_told(info.total_bytes, info.free_bytes);
+        telemetry::note_memory_told(info.total_bytes, info.free_bytes);
         return status;
     });
 }
@@ -183,8 +183,8 @@ CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) {
     return entry::guarded([&]() -> CUresult {
         const CUresult status = driver().cuDeviceTotalMem_v2(bytes, dev);
         if (status != CUDA_SUCCESS || !bytes) return status;
-        *bytes = shim::visible_total(*bytes, settings());
-        shim::note_memory_told(*bytes, 0);
+        *bytes = executor::visible_total(*bytes, settings());
+        telemetry::note_memory_told(*bytes, 0);
         return status;
     });
 }
@@ -209,7 +209,7 @@ CUresult cuDeviceTotalMem(unsigned int* bytes, CUdevice dev) {
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr dptr) {
     return entry::guarded([&]() -> CUresult {
-        const auto view = shim::managed_view_at(dptr);
+        const auto view = session::managed_view_at(dptr);
         const auto buffer = entry::find(dptr);
         if (!view && !buffer)
             return driver().cuMemGetAddressRange_v2(pbase, psize, entry::unknown_or_its_own(dptr));
@@ -222,7 +222,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr 
 
 CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr ptr) {
     return entry::guarded([&]() -> CUresult {
-        const auto view = data ? shim::managed_view_at(ptr) : std::nullopt;
+        const auto view = data ? session::managed_view_at(ptr) : std::nullopt;
         const auto buffer = data ? entry::find(ptr) : std::nullopt;
         if (!view && !buffer)
             return driver().cuPointerGetAttribute(data, attribute, entry::unknown_or_its_own(ptr));
@@ -235,7 +235,7 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdevi
 CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute* attributes, void** data,
                                 CUdeviceptr ptr) {
     return entry::guarded([&]() -> CUresult {
-        if (const auto view = shim::managed_view_at(ptr))
+        if (const auto view = session::managed_view_at(ptr))
             return entry::attributes(numAttributes, attributes, data, ptr, *view);
         if (const auto buffer = entry::find(ptr))
             return entry::attributes(numAttributes, attributes, data, ptr, *buffer);

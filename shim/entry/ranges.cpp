@@ -9,13 +9,13 @@
 namespace lms::entry {
 namespace {
 
-bool within_buffer(const shim::Range& range) {
-    shim::Session* session = range.bytes == 0 ? nullptr : shim::session_at(range.address);
+bool within_buffer(const session::Range& range) {
+    session::Session* session = range.bytes == 0 ? nullptr : session::session_at(range.address);
     return !session || session->holds(range.address, range.bytes);
 }
 
 // False where host memory is page-locked at its beginning, and not to its end.
-bool locked_throughout(const shim::Range& range) {
+bool locked_throughout(const session::Range& range) {
     const auto ask = [](void* answer, CUpointer_attribute what, CUdeviceptr at) {
         return device::driver().cuPointerGetAttribute(answer, what, at) == CUDA_SUCCESS;
     };
@@ -37,8 +37,8 @@ CUresult invalid() {
     return error == CUDA_SUCCESS ? CUDA_ERROR_INVALID_VALUE : error;
 }
 
-shim::WorkingSet reach_of(Ranges ranges, CUstream stream) {
-    shim::WorkingSet reach;
+session::WorkingSet reach_of(Ranges ranges, CUstream stream) {
+    session::WorkingSet reach;
     reach.stream = stream;
     reach.ranges.assign(ranges.begin(), ranges.end());
     return reach;
@@ -47,7 +47,7 @@ shim::WorkingSet reach_of(Ranges ranges, CUstream stream) {
 }  // namespace
 
 bool any_managed(Ranges ranges) {
-    return std::ranges::any_of(ranges, is_managed, &shim::Range::address);
+    return std::ranges::any_of(ranges, is_managed, &session::Range::address);
 }
 
 CUresult within_buffers(Ranges ranges) {
@@ -55,14 +55,14 @@ CUresult within_buffers(Ranges ranges) {
 }
 
 CUresult host_sides(Ranges ranges) {
-    const auto is_whole = [](const shim::Range& range) {
+    const auto is_whole = [](const session::Range& range) {
         return range.address == 0 || is_managed(range.address) || locked_throughout(range);
     };
     return std::ranges::all_of(ranges, is_whole) ? CUDA_SUCCESS : invalid();
 }
 
 std::uint64_t rest_of_buffer(engine::Address address) {
-    shim::Session* const session = shim::session_at(address);
+    session::Session* const session = session::session_at(address);
     const auto buffer = session ? session->buffer_at(address) : std::nullopt;
     const std::uint64_t offset = buffer ? address - buffer->address : 0;
     return buffer && offset < buffer->bytes ? buffer->bytes - offset : 0;
@@ -71,7 +71,7 @@ std::uint64_t rest_of_buffer(engine::Address address) {
 std::uint64_t piece_bytes(engine::Address a, engine::Address b) {
     std::uint64_t piece = UINT64_MAX;
     for (const engine::Address address : {a, b}) {
-        if (shim::Session* session = shim::session_at(address))
+        if (session::Session* session = session::session_at(address))
             piece = std::min(piece, session->piece_bytes());
     }
     return piece;
@@ -80,75 +80,75 @@ std::uint64_t piece_bytes(engine::Address a, engine::Address b) {
 std::uint64_t part_bytes(engine::Address to, engine::Address from, std::uint64_t left, std::uint64_t piece) {
     if (left <= piece) return left;
     const engine::Address cut = is_managed(to) ? to : from;
-    shim::Session* const session = shim::session_at(cut);
+    session::Session* const session = session::session_at(cut);
     const auto buffer = session ? session->buffer_at(cut) : std::nullopt;
     const std::uint64_t begun = buffer ? (cut - buffer->address) % session->largest_chunk() : 0;
     return begun < piece ? piece - begun : piece;
 }
 
 bool too_large(Ranges ranges) {
-    return std::ranges::any_of(ranges, [](const shim::Range& range) {
-        const shim::Session* session = shim::session_at(range.address);
+    return std::ranges::any_of(ranges, [](const session::Range& range) {
+        const session::Session* session = session::session_at(range.address);
         return session && range.bytes > session->piece_bytes();
     });
 }
 
 CUresult noted(CUresult status, CUstream stream, util::FunctionRef<void()> note) {
-    if (status != CUDA_SUCCESS || shim::managed_bounds().end == 0) return status;
+    if (status != CUDA_SUCCESS || session::managed_bounds().end == 0) return status;
     guarded([&] {
-        if (!shim::capturing(stream)) note();
+        if (!program::capturing(stream)) note();
         return CUDA_SUCCESS;
     });
     return status;
 }
 
-CUresult recorded(Ranges ranges, shim::Call call) {
-    std::vector<shim::PinnedIn> kept;
-    CUresult status = shim::pin_resident(ranges, kept);
+CUresult recorded(Ranges ranges, session::Call call) {
+    std::vector<session::PinnedIn> kept;
+    CUresult status = session::pin_resident(ranges, kept);
     if (status == CUDA_SUCCESS) status = call();
-    shim::let_go(kept);
+    session::let_go(kept);
     return status;
 }
 
 trace::Copied told_of(engine::Address destination, engine::Address source, std::uint64_t bytes) {
     if (!trace::writer() || destination == 0 || source == 0) return {};
     if (is_managed(destination) && is_managed(source)) {
-        const bool same = shim::session_at(destination) == shim::session_at(source);
+        const bool same = session::session_at(destination) == session::session_at(source);
         return {same ? trace::CopyWay::OnGpu : trace::CopyWay::Unknown, bytes};
     }
-    if (shim::is_host_memory(source)) return {trace::CopyWay::ToGpu, bytes};
-    return {shim::is_host_memory(destination) ? trace::CopyWay::ToHost : trace::CopyWay::OnGpu, bytes};
+    if (access::is_host_memory(source)) return {trace::CopyWay::ToGpu, bytes};
+    return {access::is_host_memory(destination) ? trace::CopyWay::ToHost : trace::CopyWay::OnGpu, bytes};
 }
 
-CUresult over(Ranges ranges, CUstream stream, shim::Call call) {
+CUresult over(Ranges ranges, CUstream stream, session::Call call) {
     return guarded([&]() -> CUresult {
-        if (!any_managed(ranges)) return shim::call_with_oom_retry(call);
-        if (shim::capturing(stream)) return recorded(ranges, call);
+        if (!any_managed(ranges)) return session::call_with_oom_retry(call);
+        if (program::capturing(stream)) return recorded(ranges, call);
         note_use(ranges, stream);
-        return shim::submit(
+        return session::submit(
             stream, [&] { return reach_of(ranges, stream); }, call);
     });
 }
 
-CUresult over_in_place(Ranges ranges, CUstream stream, util::FunctionRef<CUresult(shim::HostCopies)> copy,
+CUresult over_in_place(Ranges ranges, CUstream stream, util::FunctionRef<CUresult(session::HostCopies)> copy,
                        util::FunctionRef<trace::Copied()> copied) {
     return guarded([&]() -> CUresult {
         const auto as_it_is = [&] { return copy({}); };
-        if (!any_managed(ranges)) return shim::call_with_oom_retry(as_it_is);
-        if (shim::capturing(stream)) return recorded(ranges, as_it_is);
+        if (!any_managed(ranges)) return session::call_with_oom_retry(as_it_is);
+        if (program::capturing(stream)) return recorded(ranges, as_it_is);
         note_use(ranges, stream);
         const auto look = [&] {
-            shim::WorkingSet reach = reach_of(ranges, stream);
+            session::WorkingSet reach = reach_of(ranges, stream);
             reach.copied = copied();
             return reach;
         };
-        return shim::submit_in_place(stream, look, copy);
+        return session::submit_in_place(stream, look, copy);
     });
 }
 
-CUresult over_resident(Ranges ranges, CUstream stream, shim::Call call) {
+CUresult over_resident(Ranges ranges, CUstream stream, session::Call call) {
     return guarded([&]() -> CUresult {
-        if (!any_managed(ranges)) return shim::call_with_oom_retry(call);
+        if (!any_managed(ranges)) return session::call_with_oom_retry(call);
         return recorded(ranges, [&] { return over(ranges, stream, call); });
     });
 }

@@ -12,10 +12,10 @@
 
 namespace lms::entry {
 
-using Ranges = std::span<const shim::Range>;
+using Ranges = std::span<const session::Range>;
 
 inline bool is_managed(engine::Address address) {
-    return shim::session_at(address) != nullptr;
+    return session::session_at(address) != nullptr;
 }
 bool any_managed(Ranges ranges);
 
@@ -47,19 +47,19 @@ CUresult noted(CUresult status, CUstream stream, util::FunctionRef<void()> note)
 
 // Calls with `ranges` on the device: a captured copy or a new graph node, for the driver looks at what its
 // operands are mapped to.
-CUresult recorded(Ranges ranges, shim::Call call);
+CUresult recorded(Ranges ranges, session::Call call);
 
 // What a trace tells of a copy; without one nothing is asked. Of two GPUs' memory each would tell it.
 trace::Copied told_of(engine::Address destination, engine::Address source, std::uint64_t bytes);
 
 // Submits work over `ranges`, which must all be there at once.
-CUresult over(Ranges ranges, CUstream stream, shim::Call call);
+CUresult over(Ranges ranges, CUstream stream, session::Call call);
 // The same of a copy that can be made in host copies, of which a trace tells `copied()`.
-CUresult over_in_place(Ranges ranges, CUstream stream, util::FunctionRef<CUresult(shim::HostCopies)> copy,
+CUresult over_in_place(Ranges ranges, CUstream stream, util::FunctionRef<CUresult(session::HostCopies)> copy,
                        util::FunctionRef<trace::Copied()> copied);
 
 // The same for work that cannot use them in place, or reads them out of stream order: they are on the device,
 // and filled, before it is submitted.
-CUresult over_resident(Ranges ranges, CUstream stream, shim::Call call);
+CUresult over_resident(Ranges ranges, CUstream stream, session::Call call);
 
 }  // namespace lms::entry

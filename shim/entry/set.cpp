@@ -27,20 +27,20 @@ struct RowSet {
     CUresult (*call)(const RowSet& part);
 };
 
-shim::Range span_of(const RowSet& set) {
+session::Range span_of(const RowSet& set) {
     if (set.width == 0 || set.height == 0) return {set.to, 0};
     return {set.to, (set.height - 1) * set.pitch + bytes_of(set.width, set.value_bytes)};
 }
 
 // Halved like 2D copies.
 CUresult submit_parts(const RowSet& set) {
-    const shim::Range rows[] = {span_of(set)};
+    const session::Range rows[] = {span_of(set)};
     const auto give = [&] { return where_it_is(rows, set.stream, set.waits, [&] { return set.call(set); }); };
     CUresult status = CUDA_SUCCESS;
     note_use(rows, set.stream);
     const auto at_once = [&] { return several_devices() ? give() : set.call(set); };
-    if (shim::try_fast_path(set.stream, at_once, status)) return status;
-    if (shim::capturing(set.stream) || !too_large(rows)) return over(rows, set.stream, give);
+    if (session::try_fast_path(set.stream, at_once, status)) return status;
+    if (program::capturing(set.stream) || !too_large(rows)) return over(rows, set.stream, give);
     const bool by_rows = set.height > 1;
     const std::size_t half = (by_rows ? set.height : set.width) / 2;
     RowSet first = set;
@@ -53,12 +53,12 @@ CUresult submit_parts(const RowSet& set) {
 }
 
 CUresult submit(const RowSet& set) {
-    const shim::Range rows[] = {span_of(set)};
+    const session::Range rows[] = {span_of(set)};
     if (const CUresult error = within_buffers(rows); error != CUDA_SUCCESS) return error;
     const CUresult status = submit_parts(set);
-    if (!shim::any_tables()) return status;
+    if (!access::any_tables()) return status;
     return noted(status, set.stream, [&] {
-        shim::note_set({set.to, set.width * set.value_bytes, set.pitch, set.height});
+        access::note_set({set.to, set.width * set.value_bytes, set.pitch, set.height});
     });
 }
 

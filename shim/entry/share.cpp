@@ -13,7 +13,7 @@ namespace lms::entry {
 namespace {
 
 using device::driver;
-using shim::Range;
+using session::Range;
 
 // Says why the program is refused, once for each way.
 CUresult refuse(std::atomic<bool>& said, std::string_view what, CUresult status) {
@@ -30,20 +30,20 @@ CUresult refuse(std::atomic<bool>& said, std::string_view what, CUresult status)
 template <typename Call>
 CUresult give(std::string_view what, const Range& range, Call&& call) {
     return guarded([&]() -> CUresult {
-        if (shim::has_program_memory(range.address, range.bytes)) {
-            const CUresult status = shim::give_to_driver(range.address, range.bytes);
-            return status == CUDA_SUCCESS ? shim::call_with_oom_retry(call) : status;
+        if (session::has_program_memory(range.address, range.bytes)) {
+            const CUresult status = session::give_to_driver(range.address, range.bytes);
+            return status == CUDA_SUCCESS ? session::call_with_oom_retry(call) : status;
         }
-        if (!is_managed(range.address)) return shim::call_with_oom_retry(call);
-        std::vector<shim::PinnedIn> kept;
-        CUresult status = shim::pin_resident(std::span(&range, 1), kept);
+        if (!is_managed(range.address)) return session::call_with_oom_retry(call);
+        std::vector<session::PinnedIn> kept;
+        CUresult status = session::pin_resident(std::span(&range, 1), kept);
         if (status != CUDA_SUCCESS) return status;
-        status = shim::call_with_oom_retry(call);
+        status = session::call_with_oom_retry(call);
         if (status == CUDA_SUCCESS) {
-            shim::leave_pinned(kept);
+            session::leave_pinned(kept);
             return status;
         }
-        shim::let_go(kept);
+        session::let_go(kept);
         static std::atomic<bool> said;
         return refuse(said, what, status);
     });
@@ -51,14 +51,14 @@ CUresult give(std::string_view what, const Range& range, Call&& call) {
 
 // The whole buffer that holds `address`.
 Range buffer_of(CUdeviceptr address) {
-    shim::Session* session = shim::allocator_of(address);
+    session::Session* session = session::allocator_of(address);
     const auto buffer = session ? session->buffer_at(address) : std::nullopt;
     return buffer ? Range{buffer->address, buffer->bytes} : Range{address, 0};
 }
 
 // SYNC_MEMOPS, the only attribute that can be set, on every mapping that the buffer consists of.
 CUresult set_attribute(const void* value, CUpointer_attribute attribute, const Range& buffer) {
-    const std::uint64_t step = shim::allocator_of(buffer.address)->granularity();
+    const std::uint64_t step = session::allocator_of(buffer.address)->granularity();
     CUresult status = CUDA_SUCCESS;
     for (std::uint64_t at = 0; at < buffer.bytes && status == CUDA_SUCCESS; at += step)
         status = driver().cuPointerSetAttribute(value, attribute, buffer.address + at);
@@ -73,7 +73,7 @@ using lms::device::driver;
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
     return guarded([&]() -> CUresult {
-        if (!lms::shim::allocator_of(dptr)) return driver().cuIpcGetMemHandle(pHandle, dptr);
+        if (!lms::session::allocator_of(dptr)) return driver().cuIpcGetMemHandle(pHandle, dptr);
         if (const CUresult error = refusal(); error != CUDA_SUCCESS) return error;
         const Range buffer = buffer_of(dptr);
         if (dptr - buffer.address >= buffer.bytes) return CUDA_ERROR_INVALID_VALUE;
@@ -84,7 +84,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
 
 CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* shareData_out, CUdeviceptr ptr) {
     return guarded([&]() -> CUresult {
-        if (!lms::shim::allocator_of(ptr)) return driver().cuMemPoolExportPointer(shareData_out, ptr);
+        if (!lms::session::allocator_of(ptr)) return driver().cuMemPoolExportPointer(shareData_out, ptr);
         // As for any memory of the default pool, which cannot be exported.
         static std::atomic<bool> said;
         return refuse(said, "cuMemPoolExportPointer", CUDA_ERROR_INVALID_VALUE);
@@ -120,6 +120,7 @@ CUresult cuLogicalEndpointBindAddr(CUlogicalEndpointId leId, CUdevice dev, cuuin
 CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute, CUdeviceptr ptr) {
     // Others are about to read or write the memory behind the driver's back.
     const Range buffer = buffer_of(ptr);
+    if (buffer.bytes > 0 && ptr - buffer.address >= buffer.bytes) return CUDA_ERROR_INVALID_VALUE;
     return give("cuPointerSetAttribute", buffer.bytes > 0 ? buffer : Range{ptr, 1}, [&] {
         return buffer.bytes > 0 ? set_attribute(value, attribute, buffer)
                                 : driver().cuPointerSetAttribute(value, attribute, ptr);

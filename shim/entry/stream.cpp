@@ -12,31 +12,31 @@ namespace {
 
 using device::driver;
 
-CUresult create(CUstream* stream, shim::Call call) {
+CUresult create(CUstream* stream, session::Call call) {
     return guarded_taking([&] {
-        const CUresult status = shim::call_with_oom_retry(call);
+        const CUresult status = session::call_with_oom_retry(call);
         if (status == CUDA_SUCCESS) {
             CUcontext context = nullptr;
             driver().cuStreamGetCtx(*stream, &context);
-            shim::stream_created(*stream, context);
+            program::stream_created(*stream, context);
         }
         return status;
     });
 }
 
-CUresult destroy(CUstream stream, shim::Call call) {
+CUresult destroy(CUstream stream, session::Call call) {
     return guarded([&] {
         // Its handle is gone after the call, its work need not be.
-        shim::StreamEnd end(stream);
-        if (end && !shim::sessions().empty()) {
-            const bool captured = shim::capturing(stream);
-            if (shim::capturing_anywhere() || device::leaves_open(driver().cuStreamQuery(stream)))
-                shim::streams_unlisted.store(true);
-            for (shim::Session* session : shim::sessions()) session->stream_ends(stream, captured);
+        program::StreamEnd end(stream);
+        if (end && !session::sessions().empty()) {
+            const bool captured = program::capturing(stream);
+            if (program::capturing_anywhere() || device::leaves_open(driver().cuStreamQuery(stream)))
+                program::streams_unlisted.store(true);
+            for (session::Session* session : session::sessions()) session->stream_ends(stream, captured);
             end.forget();
-            for (shim::Session* session : shim::sessions()) session->stream_ended(stream);
+            for (session::Session* session : session::sessions()) session->stream_ended(stream);
         }
-        shim::CaptureEnd capture_end(stream);
+        program::CaptureEnd capture_end(stream);
         const CUresult status = call();
         if (status != CUDA_SUCCESS) {
             capture_end.refused();
@@ -49,39 +49,40 @@ CUresult destroy(CUstream stream, shim::Call call) {
 // While `stream` is captured what it was given before cannot be asked for, nor, if it is a blocking one, what
 // legacy streams were given. (What the driver will refuse is left alone.)
 void fence_before_capture(CUstream stream) {
-    if (stream == CU_STREAM_LEGACY || shim::capturing(stream)) return;
+    if (stream == CU_STREAM_LEGACY || program::capturing(stream)) return;
     unsigned flags = 0;
     const bool blocking =
         driver().cuStreamGetFlags(stream, &flags) != CUDA_SUCCESS || !(flags & CU_STREAM_NON_BLOCKING);
     bool fenced = true;
-    for (shim::Session* session : shim::sessions()) fenced &= session->capture_nears(stream, blocking);
-    shim::capture_may_reach(stream, fenced);
+    for (session::Session* session : session::sessions()) fenced &= session->capture_nears(stream, blocking);
+    program::capture_may_reach(stream, fenced);
 }
 
-CUresult begin_capture(CUstream stream, shim::Call call) {
+CUresult begin_capture(CUstream stream, session::Call call) {
     return guarded([&] {
+        const session::Submitting submitting(stream);
         // Counted before, so that no launch into the capturing stream is missed.
-        shim::capture_nears();
+        program::capture_nears();
         fence_before_capture(stream);
-        const shim::CaptureBegin begin(stream);
+        const program::CaptureBegin begin(stream);
         const CUresult status = call();
-        if (status != CUDA_SUCCESS) shim::capture_ended(stream);
+        if (status != CUDA_SUCCESS) program::capture_ended(stream);
         return status;
     });
 }
 
-CUresult end_capture(CUstream stream, shim::Call call) {
+CUresult end_capture(CUstream stream, session::Call call) {
     const CUresult status = call();
     // These mean that nothing was capturing, or that nobody may ask.
     const bool none = status == CUDA_ERROR_ILLEGAL_STATE || status == CUDA_ERROR_INVALID_VALUE ||
                       status == CUDA_ERROR_INVALID_HANDLE || status == CUDA_ERROR_NOT_PERMITTED;
     // What else fails may have ended it or not: it is another stream's or thread's, or the call did nothing.
-    if (!none && (status == CUDA_SUCCESS || !shim::capturing(stream))) shim::capture_ended(stream);
+    if (!none && (status == CUDA_SUCCESS || !program::capturing(stream))) program::capture_ended(stream);
     return status;
 }
 
 // The event may be of a capture, which then reaches the stream. To ask the event would end the capture.
-[[gnu::noinline, gnu::cold]] CUresult wait_beside_capture(CUstream stream, shim::Call call) {
+[[gnu::noinline, gnu::cold]] CUresult wait_beside_capture(CUstream stream, session::Call call) {
     return guarded([&] {
         fence_before_capture(stream);
         return call();
@@ -138,6 +139,6 @@ LMS_FORMS(cuStreamEndCapture, _ptsz, (CUstream hStream, CUgraph* phGraph),
           return end_capture(Form::stream(hStream), [&] { return Form::real(hStream, phGraph); });)
 
 LMS_FORMS(cuStreamWaitEvent, _ptsz, (CUstream hStream, CUevent hEvent, unsigned int Flags),
-          if (!lms::shim::capturing_anywhere()) [[likely]] return Form::real(hStream, hEvent, Flags);
+          if (!lms::program::capturing_anywhere()) [[likely]] return Form::real(hStream, hEvent, Flags);
           return wait_beside_capture(Form::stream(hStream),
                                      [=] { return Form::real(hStream, hEvent, Flags); });)

@@ -14,7 +14,8 @@ CUresult encode(const CUtensorMap* map, const void* address, Call&& call) {
     return guarded([&] {
         const CUresult status = call();
         const auto where = reinterpret_cast<engine::Address>(address);
-        if (status == CUDA_SUCCESS && in(shim::managed_bounds(), where)) shim::note_tensor_map(*map, where);
+        if (status == CUDA_SUCCESS && in(session::managed_bounds(), where))
+            access::note_tensor_map(*map, where);
         return status;
     });
 }
@@ -78,10 +79,11 @@ CUresult cuTensorMapSetAllocationClass(CUtensorMap* tensorMap, CUtensorMapAllocC
                                        CUtensorMapAllocClass* outAllocClass) {
     return guarded([&] {
         std::pmr::vector<lms::engine::Address> named;
-        if (tensorMap) lms::shim::find_tensor_maps(tensorMap, 0, sizeof *tensorMap, named);
+        if (tensorMap) lms::access::find_tensor_maps(tensorMap, 0, sizeof *tensorMap, named);
         const CUresult status = driver().cuTensorMapSetAllocationClass(tensorMap, allocClass, outAllocClass);
         if (status == CUDA_SUCCESS) {
-            for (const lms::engine::Address address : named) lms::shim::note_tensor_map(*tensorMap, address);
+            for (const lms::engine::Address address : named)
+                lms::access::note_tensor_map(*tensorMap, address);
         }
         return status;
     });

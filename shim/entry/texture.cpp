@@ -9,13 +9,13 @@ namespace lms::entry {
 namespace {
 
 using device::driver;
-using shim::Range;
+using session::Range;
 
 // What rows of a texture span; of elements of unknown size only the last row is not known.
 Range rows_of(CUdeviceptr address, std::size_t pitch, std::size_t height, std::size_t width,
               CUarray_format format, unsigned channels) {
     if (height == 0) return {address, 0};
-    return {address, (height - 1) * pitch + width * shim::element_bytes(format, channels).value_or(0)};
+    return {address, (height - 1) * pitch + width * access::element_bytes(format, channels).value_or(0)};
 }
 
 Range rows_of(CUdeviceptr address, std::size_t pitch, const CUDA_ARRAY_DESCRIPTOR* texels) {
@@ -41,14 +41,14 @@ CUresult name_in(const std::vector<Range>& ranges, Call&& call, Object&& object)
     return guarded_taking([&]() -> CUresult {
         CUresult status = within_buffers(ranges);
         if (status != CUDA_SUCCESS) return status;
-        std::vector<shim::PinnedIn> kept;
-        status = shim::pin_resident(ranges, kept);
+        std::vector<session::PinnedIn> kept;
+        status = session::pin_resident(ranges, kept);
         if (status != CUDA_SUCCESS) return status;
-        status = shim::call_with_oom_retry(call);
+        status = session::call_with_oom_retry(call);
         if (status == CUDA_SUCCESS) {
-            shim::object_names(object(), std::move(kept));
+            access::object_names(object(), std::move(kept));
         } else {
-            shim::let_go(kept);
+            session::let_go(kept);
         }
         return status;
     });
@@ -62,7 +62,7 @@ CUresult bind(CUtexref reference, const std::vector<Range>& ranges, Call&& call)
 template <typename Call>
 CUresult forget(const void* object, Call&& call) {
     return guarded([&] {
-        shim::ObjectEnd end(object);
+        access::ObjectEnd end(object);
         const CUresult status = call();
         if (status != CUDA_SUCCESS) end.refused();
         return status;

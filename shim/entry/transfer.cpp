@@ -23,7 +23,7 @@ bool with_host(const Transfer& transfer) {
         case TransferKind::ToHost:
             return true;
         case TransferKind::ByAddress:
-            return shim::is_host_memory(transfer.to) || shim::is_host_memory(transfer.from);
+            return access::is_host_memory(transfer.to) || access::is_host_memory(transfer.from);
         default:
             return false;
     }
@@ -51,12 +51,12 @@ CUresult give(const Transfer& transfer) {
     if (is_copy(transfer.kind))
         return copy_across(transfer.to, transfer.from, transfer.bytes, transfer.stream, transfer.waits, call);
     if (transfer.kind != TransferKind::Set) return call();
-    const shim::Range range{transfer.to, transfer.bytes};
+    const session::Range range{transfer.to, transfer.bytes};
     return where_it_is({&range, 1}, transfer.stream, transfer.waits, call);
 }
 
 // With evicted memory used in these host copies.
-CUresult give_in_place(const Transfer& transfer, shim::HostCopies copies) {
+CUresult give_in_place(const Transfer& transfer, session::HostCopies copies) {
     const CUresult status = await_earlier(copies, transfer.stream);
     if (status != CUDA_SUCCESS) return status;
     return copy_in_place(transfer.to, transfer.from, transfer.bytes, copies,
@@ -67,30 +67,30 @@ CUresult give_in_place(const Transfer& transfer, shim::HostCopies copies) {
 
 CUresult submit_part(const Transfer& part, bool stay) {
     const auto look = [&] {
-        shim::WorkingSet reach;
+        session::WorkingSet reach;
         reach.stream = part.stream;
         reach.ranges = {{.address = part.from, .bytes = part.bytes, .may_stay = stay, .only_read = true},
                         {.address = part.to, .bytes = part.bytes, .overwritten = true, .may_stay = stay}};
         reach.copied = told_of(part.to, part.from, part.bytes);
         return reach;
     };
-    if (!is_copy(part.kind)) return shim::submit(part.stream, look, [&] { return give(part); });
-    return shim::submit_in_place(part.stream, look, [&](shim::HostCopies copies) {
+    if (!is_copy(part.kind)) return session::submit(part.stream, look, [&] { return give(part); });
+    return session::submit_in_place(part.stream, look, [&](session::HostCopies copies) {
         return copies.empty() ? give(part) : give_in_place(part, copies);
     });
 }
 
 CUresult submit_after_look(const Transfer& whole) {
     const engine::Address to = whole.to, from = whole.from;
-    shim::note_use_beside_moves(whole.stream);
+    program::note_use_beside_moves(whole.stream);
     const auto give_whole = [&] { return give(whole); };
-    if (!is_managed(to) && !is_managed(from)) return shim::call_with_oom_retry(give_whole);
-    const shim::Range sides[] = {{from, whole.bytes}, {to, whole.bytes}};
-    if (shim::capturing(whole.stream)) return recorded(sides, give_whole);
+    if (!is_managed(to) && !is_managed(from)) return session::call_with_oom_retry(give_whole);
+    const session::Range sides[] = {{from, whole.bytes}, {to, whole.bytes}};
+    if (program::capturing(whole.stream)) return recorded(sides, give_whole);
     const std::uint64_t piece = piece_bytes(to, from);
     // It waits for the host anyway, so that what is in host memory need not come in.
-    const bool stay = whole.waits && with_host(whole) && shim::within_reach(to, whole.bytes) &&
-                      shim::within_reach(from, whole.bytes);
+    const bool stay = whole.waits && with_host(whole) && session::within_reach(to, whole.bytes) &&
+                      session::within_reach(from, whole.bytes);
     if (stay) move_ahead_while_busy(whole.stream);
     if (stay || piece < whole.bytes) {
         if (const CUresult error = host_sides(sides); error != CUDA_SUCCESS) return error;
@@ -108,18 +108,18 @@ CUresult submit_after_look(const Transfer& whole) {
 }  // namespace
 
 CUresult within_buffers(engine::Address to, engine::Address from, std::uint64_t bytes) {
-    const shim::Range sides[] = {{to, bytes}, {from, bytes}};
+    const session::Range sides[] = {{to, bytes}, {from, bytes}};
     return within_buffers(sides);
 }
 
 CUresult submit_with_care(const Transfer& whole) {
-    const shim::Bounds managed = shim::managed_bounds();
+    const session::Bounds managed = session::managed_bounds();
     if (several_devices() && (in(managed, whole.to) || in(managed, whole.from))) {
-        const shim::Range sides[] = {{whole.to, whole.bytes}, {whole.from, whole.bytes}};
+        const session::Range sides[] = {{whole.to, whole.bytes}, {whole.from, whole.bytes}};
         CUresult status = within_buffers(sides);
         if (status != CUDA_SUCCESS) return status;
         note_use(sides, whole.stream);
-        if (shim::try_fast_path(
+        if (session::try_fast_path(
                 whole.stream, [&] { return give(whole); }, status))
             return status;
     }
@@ -131,17 +131,17 @@ CUresult noted(CUresult status, TransferKind kind, engine::Address to, engine::A
     if (status != CUDA_SUCCESS) return status;
     switch (kind) {
         case TransferKind::ToGpu:
-            return noted(status, stream, [&] { shim::note_upload({to, bytes}, {from, bytes}); });
+            return noted(status, stream, [&] { access::note_upload({to, bytes}, {from, bytes}); });
         case TransferKind::FromArray:
         case TransferKind::Set:
-            return noted(status, stream, [&] { shim::note_set({to, bytes}); });
+            return noted(status, stream, [&] { access::note_set({to, bytes}); });
         default:
             break;
     }
-    if (!in(shim::managed_bounds(), from) || (shim::bounds_are_mixed() && !is_managed(from)))
-        return noted(status, stream, [&] { shim::note_transfer({to, bytes}, {from, bytes}); });
-    if (!shim::any_tables()) return status;
-    return noted(status, stream, [&] { shim::note_copy({to, bytes}, {from, bytes}); });
+    if (!in(session::managed_bounds(), from) || (session::bounds_are_mixed() && !is_managed(from)))
+        return noted(status, stream, [&] { access::note_transfer({to, bytes}, {from, bytes}); });
+    if (!access::any_tables()) return status;
+    return noted(status, stream, [&] { access::note_copy({to, bytes}, {from, bytes}); });
 }
 
 }  // namespace lms::entry

@@ -61,12 +61,13 @@ inline bool is_noted(TransferKind kind, engine::Address from) {
         case TransferKind::ToArray:
             return false;
         case TransferKind::Set:
-            return shim::any_tables();
+            return access::any_tables();
         case TransferKind::ToGpu:
         case TransferKind::FromArray:
             return true;
         default:
-            return shim::any_tables() || shim::bounds_are_mixed() || !in(shim::managed_bounds(), from);
+            return access::any_tables() || session::bounds_are_mixed() ||
+                   !in(session::managed_bounds(), from);
     }
 }
 
@@ -76,10 +77,10 @@ template <typename Call>
 [[gnu::always_inline]] inline CUresult submit(const Transfer& whole, Call call) {
     CUresult status = CUDA_SUCCESS;
     const auto fits = [&] {
-        const shim::Bounds managed = shim::managed_bounds();
+        const session::Bounds managed = session::managed_bounds();
         if ((!in(managed, whole.to) && !in(managed, whole.from)) || several_devices()) return false;
         status = within_buffers(whole.to, whole.from, whole.bytes);
-        return status != CUDA_SUCCESS || shim::try_fast_path(
+        return status != CUDA_SUCCESS || session::try_fast_path(
                                              whole.stream, [&] { return call(whole); }, status);
     };
     if (!fits()) [[unlikely]] {

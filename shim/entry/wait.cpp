@@ -47,13 +47,13 @@ class WaitTold {
 
 bool move_ahead() {
     bool more = false;
-    for (shim::Session* session : shim::sessions()) more |= session->move_ahead();
+    for (session::Session* session : session::sessions()) more |= session->move_ahead();
     return more;
 }
 
 // What a thread waits for: of each GPU what the program has given it so far. What it is given meanwhile does
 // not hold the thread up.
-using Given = std::vector<std::pair<shim::Session*, std::vector<engine::Use>>>;
+using Given = std::vector<std::pair<session::Session*, std::vector<engine::Use>>>;
 
 bool unfinished(Given& given) {
     std::erase_if(given, [](auto& each) { return !each.first->unfinished(each.second); });
@@ -66,23 +66,23 @@ template <typename IsOver>
 void meanwhile(Given given, IsOver is_over) {
     if (trace::Writer* const trace = trace::writer()) trace->refresh();
     trace::refresh_counters();
-    shim::take_up_requests();
+    session::take_up_requests();
     // In a host function nothing can be seen to end, and the driver refuses the wait.
     if (given.empty() || refusal() == CUDA_ERROR_NOT_PERMITTED) return;
     for (;;) {
         // Other processes are to see that this one uses the GPU still, and to get what is theirs.
-        const bool shared = shim::gpus_are_shared();
+        const bool shared = session::gpus_are_shared();
         {
             const device::Together together;
             {
                 // What nobody waits for is not to be waited for with the rest of the context.
-                const shim::CapturesHeldOff held_off;
-                if (!held_off || shim::capturing_anywhere() || !unfinished(given) || is_over()) return;
+                const program::CapturesHeldOff held_off;
+                if (!held_off || program::capturing_anywhere() || !unfinished(given) || is_over()) return;
             }
             if (!move_ahead() && !shared) return;
         }
         util::pause(bounds::kAhead);
-        if (shared) shim::take_up_requests();
+        if (shared) session::take_up_requests();
     }
 }
 
@@ -90,9 +90,9 @@ void meanwhile(Given given, IsOver is_over) {
 CUresult waited(CUresult status) {
     if (!trace::writer()) return status;
     guarded([] {
-        const shim::CapturesHeldOff held_off;
-        if (!held_off || shim::capturing_anywhere()) return CUDA_SUCCESS;
-        for (shim::Session* session : shim::sessions()) session->waited();
+        const program::CapturesHeldOff held_off;
+        if (!held_off || program::capturing_anywhere()) return CUDA_SUCCESS;
+        for (session::Session* session : session::sessions()) session->waited();
         return CUDA_SUCCESS;
     });
     return status;
@@ -105,7 +105,7 @@ void meanwhile(Given given) {
 template <typename Of>
 Given given_to_each(Of of) {
     Given given;
-    for (shim::Session* session : shim::sessions()) {
+    for (session::Session* session : session::sessions()) {
         std::vector<engine::Use> uses = of(*session);
         if (!uses.empty()) given.emplace_back(session, std::move(uses));
     }
@@ -113,11 +113,11 @@ Given given_to_each(Of of) {
 }
 
 Given given_to(CUstream stream) {
-    return given_to_each([&](shim::Session& session) { return session.given(stream); });
+    return given_to_each([&](session::Session& session) { return session.given(stream); });
 }
 
 Given given_to_all() {
-    return given_to_each([](shim::Session& session) { return session.given(); });
+    return given_to_each([](session::Session& session) { return session.given(); });
 }
 
 // What the context's GPU was given is known, but not by which context.
@@ -127,15 +127,15 @@ Given given_to(CUcontext context) {
         const device::InContext in_context(context);
         if (driver().cuCtxGetDevice(&device) != CUDA_SUCCESS) return {};
     }
-    shim::Session* const session = shim::session_of(device);
-    const std::vector<CUcontext> contexts = shim::known_contexts();
+    session::Session* const session = session::session_of(device);
+    const std::vector<CUcontext> contexts = program::known_contexts();
     const bool alone = std::ranges::none_of(
-        contexts, [&](CUcontext other) { return other != context && shim::may_reach(other, device); });
+        contexts, [&](CUcontext other) { return other != context && program::may_reach(other, device); });
     if (!session || !alone) return {};
     return {{session, session->given()}};
 }
 
-CUresult wait_for_stream(CUstream stream, shim::Call wait) {
+CUresult wait_for_stream(CUstream stream, session::Call wait) {
     const WaitTold told;
     // Whatever comes of it, the wait is made.
     guarded([&] {
@@ -149,21 +149,21 @@ CUresult wait_for_stream(CUstream stream, shim::Call wait) {
 // wait.
 std::optional<CUresult> wait_beside_moves(CUcontext context) {
     if (refusal() == CUDA_ERROR_NOT_PERMITTED) return std::nullopt;
-    const shim::ContextUse use(context);
+    const program::ContextUse use(context);
     const device::InContext in_context(context);
     CUdevice device = 0;
     if (!use || driver().cuCtxGetDevice(&device) != CUDA_SUCCESS) return std::nullopt;
-    shim::Session* const session = shim::session_of(device);
+    session::Session* const session = session::session_of(device);
     const auto status = session ? session->wait_beside_moves(context) : std::nullopt;
     if (status != CUDA_SUCCESS) return status;
     // What kernels have printed is shown by a wait of the driver's; this one is for no copy of the shim.
     // Where something is captured by now it would end that, and all is over anyway.
-    const shim::CapturesHeldOff held_off;
-    if (!held_off || shim::capturing_anywhere()) return status;
+    const program::CapturesHeldOff held_off;
+    if (!held_off || program::capturing_anywhere()) return status;
     return driver().cuStreamSynchronize(CU_STREAM_LEGACY);
 }
 
-CUresult wait_for_context(CUcontext context, shim::Call wait) {
+CUresult wait_for_context(CUcontext context, session::Call wait) {
     const WaitTold told;
     std::optional<CUresult> over;
     // Whatever comes of it, the wait is made.
@@ -199,7 +199,7 @@ void move_ahead_while_busy(CUstream stream) {
     meanwhile(given_to(stream));
 }
 
-void move_ahead_while_busy(shim::Session& session) {
+void move_ahead_while_busy(session::Session& session) {
     const WaitTold told;
     meanwhile({{&session, session.given()}});
 }

@@ -3,7 +3,7 @@
 
 #include "shim/device/cuda_api.h"
 
-namespace lms::shim {
+namespace lms::session {
 class Session;
 }
 
@@ -14,7 +14,7 @@ namespace lms::entry {
 void move_ahead_while_busy(CUstream stream);
 
 // The same for what any stream of the session's GPU was given.
-void move_ahead_while_busy(shim::Session& session);
+void move_ahead_while_busy(session::Session& session);
 
 // Waits in the driver for what work given to `stream` (of the current context) would wait for: also for what
 // other streams were given, if it is a default one.

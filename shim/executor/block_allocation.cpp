@@ -6,7 +6,7 @@
 #include "shim/executor/placement.h"
 #include "shim/util/bounds.h"
 
-namespace lms::shim {
+namespace lms::executor {
 
 std::optional<Block> device_block(State& state, std::uint64_t bytes, std::uint64_t limit, SessionLock& lock,
                                   bool drains) {
@@ -61,4 +61,4 @@ std::optional<Block> host_block(State& state, std::uint64_t bytes, SessionLock& 
     return block;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::executor

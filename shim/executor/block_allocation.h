@@ -6,7 +6,7 @@
 #include "shim/executor/session_lock.h"
 #include "shim/executor/state.h"
 
-namespace lms::shim {
+namespace lms::executor {
 
 // Both need `lock`, the session's, and drop it around driver calls.
 
@@ -18,4 +18,4 @@ std::optional<Block> device_block(State& state, std::uint64_t bytes, std::uint64
 // A host block within LMS_HOST_LIMIT and what the machine can spare.
 std::optional<Block> host_block(State& state, std::uint64_t bytes, SessionLock& lock) LMS_LOCKED;
 
-}  // namespace lms::shim
+}  // namespace lms::executor

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <utility>
 
-namespace lms::shim {
+namespace lms::executor {
 namespace {
 
 // Drivers refuse within microseconds; but under WSL access to memory of which there is enough was seen not to
@@ -115,4 +115,4 @@ void BlockSource::free_unpinned() {
     for (const Block& block : pool_.take_unpinned()) std::free(reinterpret_cast<void*>(block.alias));
 }
 
-}  // namespace lms::shim
+}  // namespace lms::executor

@@ -11,7 +11,7 @@
 #include "shim/executor/session_lock.h"
 #include "shim/util/clock.h"
 
-namespace lms::shim {
+namespace lms::executor {
 
 using engine::Block;
 
@@ -64,4 +64,4 @@ class BlockSource {
     Clock::time_point refused_until_{};
 };
 
-}  // namespace lms::shim
+}  // namespace lms::executor

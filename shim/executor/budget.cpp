@@ -6,7 +6,7 @@
 #include "shim/executor/placement.h"
 #include "shim/util/bounds.h"
 
-namespace lms::shim {
+namespace lms::executor {
 
 namespace {
 
@@ -182,4 +182,4 @@ CUresult visible_memory(State& state, SessionLock& lock, device::MemoryInfo& inf
     return status;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::executor

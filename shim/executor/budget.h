@@ -8,7 +8,7 @@
 #include "shim/executor/session_lock.h"
 #include "shim/executor/state.h"
 
-namespace lms::shim {
+namespace lms::executor {
 
 // What managed memory may take of each GPU at most, as the program or its user has said since it began; 0:
 // nobody has.
@@ -65,4 +65,4 @@ std::uint64_t visible_total(std::uint64_t total_bytes, const Settings& settings)
 // What the program is told it has, by LMS_MEMINFO. Drops `lock` around the driver call.
 CUresult visible_memory(State& state, SessionLock& lock, device::MemoryInfo& info) LMS_LOCKED;
 
-}  // namespace lms::shim
+}  // namespace lms::executor

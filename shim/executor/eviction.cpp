@@ -9,7 +9,7 @@
 #include "shim/telemetry/telemetry.h"
 #include "shim/trace/live_page.h"
 
-namespace lms::shim {
+namespace lms::executor {
 
 using engine::ChunkId;
 
@@ -177,4 +177,4 @@ Finish complete_foretold(State& state, SessionLock& lock) {
     return complete(state, state.engine.take_foretold_remaps_out(), lock);
 }
 
-}  // namespace lms::shim
+}  // namespace lms::executor

@@ -7,7 +7,7 @@
 #include "shim/executor/session_lock.h"
 #include "shim/executor/state.h"
 
-namespace lms::shim {
+namespace lms::executor {
 
 // All need `lock`, the session's. Only the migrator whose turn it is may call them; they drop the lock around
 // driver calls.
@@ -29,4 +29,4 @@ Finish complete_evictions(State& state, std::uint64_t bytes, SessionLock& lock) 
 // Those of start_foretold() whose copies are complete.
 Finish complete_foretold(State& state, SessionLock& lock) LMS_LOCKED;
 
-}  // namespace lms::shim
+}  // namespace lms::executor

@@ -9,17 +9,17 @@
 #include "shim/util/bounds.h"
 #include "shim/util/clock.h"
 
-namespace lms::shim {
+namespace lms::executor {
 
 CUresult Fence::ask() const {
     if (event_) return port_.query(event_);
     if (lapsed_) return CUDA_SUCCESS;
-    const CapturesHeldOff held_off;
-    const ContextUse context(context_);
+    const program::CapturesHeldOff held_off;
+    const program::ContextUse context(context_);
     // Who begins a capture, destroys the stream or ends the context leaves an event, or lapses this.
     if (!held_off || !context) return CUDA_ERROR_NOT_READY;
     if (!asked_) return port_.query_legacy(context_);
-    const StreamUse use(asked_);
+    const program::StreamUse use(asked_);
     return use ? port_.query_stream(asked_) : CUDA_ERROR_NOT_READY;
 }
 
@@ -42,7 +42,7 @@ StreamKey Fences::context_key(CUcontext context) {
 
 StreamKey Fences::key_of(CUstream stream) const {
     if (stream == nullptr || stream == CU_STREAM_LEGACY) return legacy_key(port_.current_context());
-    if (stream == CU_STREAM_PER_THREAD) return per_thread_stream(port_.current_context());
+    if (stream == CU_STREAM_PER_THREAD) return program::per_thread_stream(port_.current_context());
     return reinterpret_cast<StreamKey>(stream);
 }
 
@@ -109,8 +109,8 @@ FencePtr Fences::record_context(CUcontext context) {
 FencePtr Fences::leave_open(CUstream stream) const {
     if (!stream || stream == CU_STREAM_LEGACY)
         return std::make_shared<Fence>(port_, nullptr, port_.current_context(), key_of(stream));
-    if (!StreamUse(stream)) return nullptr;
-    return std::make_shared<Fence>(port_, stream, context_of_known(stream), key_of(stream));
+    if (!program::StreamUse(stream)) return nullptr;
+    return std::make_shared<Fence>(port_, stream, program::context_of_known(stream), key_of(stream));
 }
 
 engine::Use Fences::add(FencePtr fence, std::uint64_t launched_ns) {
@@ -193,11 +193,11 @@ engine::TimelineId Fences::timeline_for_another() {
 }
 
 void Fences::forget_gone() {
-    const std::uint64_t gone = per_thread_streams_gone();
+    const std::uint64_t gone = program::per_thread_streams_gone();
     if (gone == known_gone_) return;
     known_gone_ = gone;
     std::erase_if(ids_, [&](const auto& each) LMS_LOCKED {
-        if (per_thread_stream_lives(each.first)) return false;
+        if (program::per_thread_stream_lives(each.first)) return false;
         drop_spares(lines_[each.second]);
         orphans_.push_back(each.second);
         return true;
@@ -389,4 +389,4 @@ bool wait_for(const Fence& fence, util::Clock::duration most) {
     return true;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::executor

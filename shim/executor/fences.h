@@ -16,7 +16,7 @@
 #include "shim/executor/session_lock.h"
 #include "shim/util/clock.h"
 
-namespace lms::shim {
+namespace lms::executor {
 
 using engine::StreamKey;
 
@@ -207,4 +207,4 @@ class Fences {
 // bound.
 bool wait_for(const Fence& fence, util::Clock::duration most) LMS_UNLOCKED;
 
-}  // namespace lms::shim
+}  // namespace lms::executor

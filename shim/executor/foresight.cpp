@@ -9,7 +9,7 @@
 #include "shim/executor/placement.h"
 #include "shim/trace/live_page.h"
 
-namespace lms::shim {
+namespace lms::executor {
 
 using engine::ChunkId;
 
@@ -20,6 +20,8 @@ constexpr int kMostStepsAhead = 64;  // of one submission or wait
 }  // namespace
 
 bool Migrator::move_ahead(SessionLock& lock) {
+    // Before, work that was let through has not been looked at.
+    if (!state_.under_pressure.load()) return false;
     if (!queue_.empty() || state_.settings.safety == Safety::Strict) return false;
     if (has_lost_turn()) return false;
     std::array<ChunkId, 8> next{};
@@ -86,4 +88,4 @@ bool Migrator::step_ahead(std::span<const ChunkId> next, SessionLock& lock) {
     return complete_evictions(state_, bytes, lock) == Finish::Moved;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::executor

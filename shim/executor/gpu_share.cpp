@@ -14,7 +14,7 @@
 #include "shim/util/log.h"
 #include "shim/util/units.h"
 
-namespace lms::shim {
+namespace lms::executor {
 namespace {
 
 // The link is saturated if so much of what it carries is moved, in so many windows one behind the other.
@@ -289,4 +289,4 @@ std::uint64_t GpuShare::grant_of(const Levels& own) {
     return std::max<std::uint64_t>(grant, 1);  // 0 means alone
 }
 
-}  // namespace lms::shim
+}  // namespace lms::executor

@@ -16,7 +16,7 @@
 #include "shim/util/gpu_clock.h"
 #include "shim/util/share_terms.h"
 
-namespace lms::shim {
+namespace lms::executor {
 
 class GpuShare {
   public:
@@ -146,4 +146,4 @@ class GpuShare {
     } link_;
 };
 
-}  // namespace lms::shim
+}  // namespace lms::executor

@@ -6,7 +6,7 @@
 #include "shim/executor/migrator.h"
 #include "shim/util/bounds.h"
 
-namespace lms::shim {
+namespace lms::executor {
 
 void Migrator::keep_to_budget(SessionLock& lock, bool waits_for_copies) {
     note_levels(state_);
@@ -101,4 +101,4 @@ bool Migrator::await_others(SessionLock& lock) {
     return false;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::executor

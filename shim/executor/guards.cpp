@@ -11,7 +11,7 @@
 #include "shim/util/bounds.h"
 #include "shim/util/log.h"
 
-namespace lms::shim {
+namespace lms::executor {
 namespace {
 
 struct Found {
@@ -83,4 +83,4 @@ void tell_verdict_at_exit(const Settings& settings) {
     if (settings.check && log::once(registered)) std::atexit(tell_verdict);
 }
 
-}  // namespace lms::shim
+}  // namespace lms::executor

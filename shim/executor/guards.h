@@ -9,7 +9,7 @@
 
 #include "shim/executor/state.h"
 
-namespace lms::shim {
+namespace lms::executor {
 
 // What is in a block of the GPU's before anything is copied into it, if LMS_CHECK is set: NaN in every
 // format. What was not brought in, and what the program reads but never wrote, is so seen not to be what it
@@ -43,4 +43,4 @@ void name_fault(device::Port& port, const FencePtr& fence, const std::string& wh
 // A line about what was watched and found, when the process exits.
 void tell_verdict_at_exit(const Settings& settings);
 
-}  // namespace lms::shim
+}  // namespace lms::executor

@@ -8,7 +8,7 @@
 #include "shim/util/host_memory.h"
 #include "shim/util/log.h"
 
-namespace lms::shim {
+namespace lms::executor {
 
 using util::Clock;
 
@@ -130,4 +130,4 @@ std::uint64_t HostClaims::lacking_bytes() noexcept try {
     return 0;  // out of host memory
 }
 
-}  // namespace lms::shim
+}  // namespace lms::executor

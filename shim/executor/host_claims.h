@@ -16,7 +16,7 @@
 #include "shim/util/mutex.h"
 #include "shim/util/share_terms.h"
 
-namespace lms::shim {
+namespace lms::executor {
 
 // Any thread.
 class HostClaims {
@@ -71,4 +71,4 @@ class HostClaims {
     std::atomic<Clock::rep> write_again_{0};
 };
 
-}  // namespace lms::shim
+}  // namespace lms::executor

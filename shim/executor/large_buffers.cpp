@@ -6,7 +6,7 @@
 #include "shim/executor/state.h"
 #include "shim/trace/live_page.h"
 
-namespace lms::shim {
+namespace lms::executor {
 namespace {
 
 constexpr std::size_t kMostUnderWay = 64;
@@ -100,4 +100,4 @@ void note_move(State& state, trace::Direction direction, engine::ChunkId chunk, 
         static_cast<double>(time->end_ns - time->begin_ns) / static_cast<double>(bytes);
 }
 
-}  // namespace lms::shim
+}  // namespace lms::executor

@@ -13,7 +13,7 @@
 #include "shim/engine/parts.h"
 #include "shim/trace/events.h"
 
-namespace lms::shim {
+namespace lms::executor {
 
 using engine::ChunkRequest;
 struct State;
@@ -52,4 +52,4 @@ void note_times(State& state) LMS_LOCKED;
 void note_move(State& state, trace::Direction direction, engine::ChunkId chunk, trace::MoveReason reason,
                std::uint64_t begin_ns, std::uint64_t end_ns, bool copied = true) LMS_LOCKED;
 
-}  // namespace lms::shim
+}  // namespace lms::executor

@@ -8,7 +8,7 @@
 #include "shim/executor/session_lock.h"
 #include "shim/util/bounds.h"
 
-namespace lms::shim {
+namespace lms::executor {
 
 // A place in the queue of migrators; constructed, it is this thread's turn.
 class Migrator::MigrationTurn {
@@ -62,4 +62,4 @@ class Migrator::MigrationTurn {
     bool starves_ = false;
 };
 
-}  // namespace lms::shim
+}  // namespace lms::executor

@@ -19,7 +19,7 @@
 #include "shim/util/bounds.h"
 #include "shim/util/log.h"
 
-namespace lms::shim {
+namespace lms::executor {
 
 using engine::ChunkId;
 using engine::Residency;
@@ -111,7 +111,8 @@ CUresult Migrator::hold_all(std::span<const ChunkRequest> needs, ChunkPins& hold
         const bool late = wait.in_vain() || result == Step::Stalled;
         if ((result == Step::Impossible || late) && hold_in_place(needs, missing, hold)) {
             trace::add(trace::counters().in_place_launches);
-            announce_in_place(bytes_of(missing, state_.residency), bytes_of(needs, state_.residency), late);
+            telemetry::announce_in_place(bytes_of(missing, state_.residency),
+                                         bytes_of(needs, state_.residency), late);
             break;
         }
         drop(state_, hold);
@@ -337,4 +338,4 @@ std::uint64_t Migrator::reclaim(std::uint64_t bytes, SessionLock& lock) {
     return given;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::executor

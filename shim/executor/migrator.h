@@ -18,7 +18,7 @@
 #include "shim/trace/events.h"
 #include "shim/util/clock.h"
 
-namespace lms::shim {
+namespace lms::executor {
 
 // Moves are made by the thread that needs them, one thread at a time, in order of arrival; a thread that can
 // get no further within a bound lets the next one try. Launches whose chunks are all resident never queue.
@@ -139,4 +139,4 @@ void let_go(State& state, const ChunkPins& hold) LMS_LOCKED;
 // The same, and `hold` holds nothing any more.
 void drop(State& state, ChunkPins& hold) LMS_LOCKED;
 
-}  // namespace lms::shim
+}  // namespace lms::executor

@@ -7,8 +7,9 @@
 #include "shim/executor/eviction.h"
 #include "shim/executor/migrator.h"
 #include "shim/executor/placement.h"
+#include "shim/trace/live_page.h"
 
-namespace lms::shim {
+namespace lms::executor {
 
 using engine::ChunkId;
 
@@ -88,4 +89,4 @@ Migrator::Step Migrator::page_in_together(std::vector<PageIn> fills, SessionLock
     return fills.empty() ? Step::Waited : page_in_now(fills, lock);
 }
 
-}  // namespace lms::shim
+}  // namespace lms::executor

@@ -5,7 +5,7 @@
 #include "shim/trace/live_page.h"
 #include "shim/util/bounds.h"
 
-namespace lms::shim {
+namespace lms::executor {
 
 using engine::ChunkId;
 using engine::Residency;
@@ -119,4 +119,4 @@ void Migrator::wait_for_change(SessionLock& lock) {
     state_.changed.wait_for(lock, glance());
 }
 
-}  // namespace lms::shim
+}  // namespace lms::executor

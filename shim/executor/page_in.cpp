@@ -9,7 +9,7 @@
 #include "shim/executor/placement.h"
 #include "shim/telemetry/telemetry.h"
 
-namespace lms::shim {
+namespace lms::executor {
 
 namespace {
 
@@ -89,4 +89,4 @@ Outcome page_in(State& state, std::span<const engine::PageIn> pages, SessionLock
     return moved ? Outcome::Moved : Outcome::Failed;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::executor

@@ -6,7 +6,7 @@
 #include "shim/executor/session_lock.h"
 #include "shim/executor/state.h"
 
-namespace lms::shim {
+namespace lms::executor {
 
 enum class Outcome {
     Moved,      // at least one
@@ -18,4 +18,4 @@ enum class Outcome {
 // around driver calls. Only for the migrator whose turn it is.
 Outcome page_in(State& state, std::span<const engine::PageIn> fills, SessionLock& lock) LMS_LOCKED;
 
-}  // namespace lms::shim
+}  // namespace lms::executor

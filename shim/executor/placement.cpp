@@ -11,7 +11,7 @@
 #include "shim/util/bounds.h"
 #include "shim/util/log.h"
 
-namespace lms::shim {
+namespace lms::executor {
 
 std::vector<MappedAt> addresses_of(const State& state, engine::ChunkId id) {
     state.mutex.check_held();
@@ -65,7 +65,7 @@ CUresult remap_one(device::Port& port, const MappedAt& at, const Block& from, co
     if (status != CUDA_SUCCESS || !is_mapped(to)) return status;
     status = map(port, at, to);
     if (status == CUDA_SUCCESS) return status;
-    announce_no_mappings();
+    telemetry::announce_no_mappings();
     map_back(port, at, from);
     return status;
 }
@@ -203,7 +203,7 @@ void release(State& state, engine::AllocationId id, SessionLock& lock) {
     for (const engine::ChunkId chunk : buffer.chunks) serials.push_back(residency.chunk(chunk).serial);
     state.telemetry.note_free(id);
     state.engine.remove(id);
-    ++memory_changes;
+    ++program::memory_changes;
     state.program_buffers.erase(id);
 
     const std::set<std::size_t> stay = unlocked(lock, [&] { return discard(state.port, pieces); });
@@ -256,4 +256,4 @@ void free_completed(State& state, SessionLock& lock) {
         release(state, *id, lock);
 }
 
-}  // namespace lms::shim
+}  // namespace lms::executor

@@ -9,12 +9,12 @@
 #include "shim/executor/session_lock.h"
 #include "shim/executor/state.h"
 
-namespace lms::shim {
+namespace lms::executor {
 
 // An address of a chunk, and who may reach it there; all that the port lets in, where that is not said.
 struct MappedAt {
     engine::Address address;
-    std::optional<Access> access;
+    std::optional<program::Access> access;
 };
 // All that a chunk has: its own, or wherever the program maps it.
 std::vector<MappedAt> addresses_of(const State& state, engine::ChunkId id) LMS_LOCKED;
@@ -55,4 +55,4 @@ void poll_completions(State& state, SessionLock& lock) LMS_LOCKED;
 // Releases the buffers freed in stream order whose streams have reached the free.
 void free_completed(State& state, SessionLock& lock) LMS_LOCKED;
 
-}  // namespace lms::shim
+}  // namespace lms::executor

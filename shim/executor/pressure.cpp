@@ -13,7 +13,7 @@
 #include "shim/util/bounds.h"
 #include "shim/util/clock.h"
 
-namespace lms::shim {
+namespace lms::executor {
 
 namespace {
 
@@ -36,21 +36,22 @@ CUresult asked_again(Query query) {
 
 Answer ask(State& state, const EarlierWork::In& in, bool legacy_is_over) LMS_UNLOCKED {
     device::Port& port = state.port;
-    const ContextUse context(in.context);
+    const program::ContextUse context(in.context);
     if (!context) return {};
     CUresult status = CUDA_ERROR_NOT_READY;
     FencePtr fence;
     if (in.stream) {
-        const StreamUse use(in.stream);
+        const program::StreamUse use(in.stream);
         // Who destroys it fences it.
         if (use) status = asked_again([&] { return port.query_stream(in.stream); });
-        if (device::about_capture(status) && fenced_before_capture(in.stream)) return {true, nullptr};
+        if (device::about_capture(status) && program::fenced_before_capture(in.stream))
+            return {true, nullptr};
     } else {
         status = asked_again([&] { return port.query_legacy(in.context); });
         const bool forbidden = device::about_capture(status);
         if (forbidden && legacy_is_over) return {true, nullptr};
         // Nobody can ask for per-thread streams, but the legacy stream waits for them.
-        if (!forbidden && per_thread_streams_used.load())
+        if (!forbidden && program::per_thread_streams_used.load())
             fence = state.fences.record_legacy(in.context, &status);
     }
     return {!device::leaves_open(status) && !fence, std::move(fence)};
@@ -58,9 +59,9 @@ Answer ask(State& state, const EarlierWork::In& in, bool legacy_is_over) LMS_UNL
 
 // Those whose work may reach the session's GPU; `current` may be one that has not been seen yet.
 std::vector<CUcontext> contexts_of(const State& state, CUcontext current) {
-    std::vector<CUcontext> contexts = known_contexts();
+    std::vector<CUcontext> contexts = program::known_contexts();
     if (std::find(contexts.begin(), contexts.end(), current) == contexts.end()) contexts.push_back(current);
-    std::erase_if(contexts, [&](CUcontext context) { return !may_lead_to(context, state.device); });
+    std::erase_if(contexts, [&](CUcontext context) { return !program::may_lead_to(context, state.device); });
     return contexts;
 }
 
@@ -73,8 +74,8 @@ void list_all_streams(State& state, CUcontext current, std::span<const CUcontext
         std::erase_if(earlier.streams, [&](const EarlierWork::In& in) { return in.key == key; });
         earlier.streams.push_back({key, stream, context, earlier.listings});
     };
-    for (const KnownStream& each : known_streams()) {
-        if (may_lead_to(each.context, state.device))
+    for (const program::KnownStream& each : program::known_streams()) {
+        if (program::may_lead_to(each.context, state.device))
             list(state.fences.key_of(each.stream), each.stream, each.context);
     }
     for (const CUcontext context : contexts_of(state, current)) {
@@ -90,7 +91,7 @@ void begin_pressure(State& state, SessionLock& lock) {
     const CUcontext current = unlocked(lock, [&] { return state.port.current_context(); });
     if (state.under_pressure.exchange(true)) return check_moves(state, lock);
     // From here to the last stream the lock is kept: what is not listed counts as over.
-    fast_path_gate.close();
+    program::fast_path_gate.close();
     state.earlier.entering = true;
     ++state.earlier.begun;
     list_all_streams(state, current, {});
@@ -102,7 +103,7 @@ void look_at_earlier_work(State& state, SessionLock& lock) {
     EarlierWork& earlier = state.earlier;
     if (!earlier.any() || earlier.asking) return;
     if (earlier.entering) {
-        if (fast_path_gate.busy()) return;
+        if (program::fast_path_gate.busy()) return;
         earlier.entering = false;
     }
     const std::vector<EarlierWork::In> asked = earlier.streams;
@@ -110,10 +111,10 @@ void look_at_earlier_work(State& state, SessionLock& lock) {
     earlier.asking = true;
     const std::uint64_t legacy_over_at = earlier.legacy_over_at;
     unlocked(lock, [&] {
-        const CapturesHeldOff held_off;
-        const std::uint64_t captures = captures_since_none();
-        const bool legacy_is_over = capturing_anywhere() && legacy_over_at == captures &&
-                                    per_thread_streams_unfenced_at.load() != captures;
+        const program::CapturesHeldOff held_off;
+        const std::uint64_t captures = program::captures_since_none();
+        const bool legacy_is_over = program::capturing_anywhere() && legacy_over_at == captures &&
+                                    program::per_thread_streams_unfenced_at.load() != captures;
         for (std::size_t i = 0; held_off && i < asked.size(); ++i)
             answers[i] = ask(state, asked[i], legacy_is_over);
     });
@@ -152,10 +153,12 @@ void leave_legacy_open(State& state, CUcontext context) {
     earlier.legacy_over_at = 0;
     const StreamKey key = Fences::legacy_key(context);
     // Where nothing has moved yet all contexts are asked first.
-    if (!state.under_pressure.load() ||
-        std::ranges::any_of(earlier.streams, [&](const EarlierWork::In& in) { return in.key == key; }))
-        return;
-    earlier.streams.push_back({key, nullptr, context, ++earlier.listings});
+    if (!state.under_pressure.load()) return;
+    const auto known = std::ranges::find(earlier.streams, key, &EarlierWork::In::key);
+    if (known == earlier.streams.end())
+        earlier.streams.push_back({key, nullptr, context, ++earlier.listings});
+    else
+        known->listing = ++earlier.listings;  // what is being asked of it says nothing of this
 }
 
 void earlier_work_gone(State& state, const std::function<bool(const EarlierWork::In&)>& gone) {
@@ -173,7 +176,7 @@ Behind fence_legacy(State& state, CUcontext context, std::vector<FencePtr>& fenc
     const CUresult status = asked_again([&] { return state.port.query_legacy(context); });
     if (device::about_capture(status)) return Behind::Forbidden;
     // Threads' own streams are waited for by the legacy stream alone.
-    const bool own = per_thread_streams_used.load();
+    const bool own = program::per_thread_streams_used.load();
     if (!own && !device::leaves_open(status)) return Behind::Known;
     fences.push_back(own ? state.fences.record_legacy(context) : state.fences.record_behind_legacy(context));
     return fences.back() ? Behind::Known : Behind::Unknown;
@@ -191,9 +194,9 @@ Behind fence_stream(State& state, CUstream stream, std::vector<FencePtr>& fences
 // Whether one of the context's streams is captured; an unknown call may have begun that.
 bool captures(State& state, CUcontext context) {
     if (device::about_capture(state.port.query_legacy(context))) return true;
-    return std::ranges::any_of(known_streams(), [&](const KnownStream& each) {
+    return std::ranges::any_of(program::known_streams(), [&](const program::KnownStream& each) {
         if (each.context != context) return false;
-        const StreamUse use(each.stream);
+        const program::StreamUse use(each.stream);
         return use && device::about_capture(state.port.query_stream(each.stream));
     });
 }
@@ -201,10 +204,10 @@ bool captures(State& state, CUcontext context) {
 }  // namespace
 
 bool fence_contexts(State& state, std::vector<FencePtr>& fences) {
-    const CapturesHeldOff held_off;
-    if (!held_off || capturing_anywhere()) return false;
+    const program::CapturesHeldOff held_off;
+    if (!held_off || program::capturing_anywhere()) return false;
     for (const CUcontext context : contexts_of(state, state.port.current_context())) {
-        const ContextUse use(context);
+        const program::ContextUse use(context);
         if (!use) continue;  // who ends it waits for its work
         if (captures(state, context)) return false;
         fences.push_back(state.fences.record_context(context));
@@ -221,9 +224,9 @@ void count_as_opaque(State& state, std::vector<FencePtr>& fences) {
 
 std::vector<CUcontext> forbidden_legacy(State& state) {
     std::vector<CUcontext> forbidden;
-    if (!capturing_anywhere()) return forbidden;
+    if (!program::capturing_anywhere()) return forbidden;
     for (const CUcontext context : contexts_of(state, state.port.current_context())) {
-        const ContextUse use(context);
+        const program::ContextUse use(context);
         if (use && device::about_capture(asked_again([&] { return state.port.query_legacy(context); })))
             forbidden.push_back(context);
     }
@@ -237,9 +240,9 @@ void unseen_work_came(State& state, std::span<const CUcontext> forbidden, Sessio
     CUcontext current = nullptr;
     unlocked(lock, [&] {
         current = state.port.current_context();
-        if (!capturing_anywhere()) return;
+        if (!program::capturing_anywhere()) return;
         for (const CUcontext context : contexts_of(state, current)) {
-            const ContextUse use(context);
+            const program::ContextUse use(context);
             if (!use) continue;
             const Behind behind = fence_legacy(state, context, fences);
             const bool was_forbidden = std::ranges::find(forbidden, context) != forbidden.end();
@@ -263,7 +266,7 @@ void fence_legacy_streams(State& state, SessionLock& lock) {
         const std::uint64_t listings = state.earlier.listings;
         unlocked(lock, [&] {
             for (const CUcontext context : contexts_of(state, state.port.current_context())) {
-                const ContextUse use(context);
+                const program::ContextUse use(context);
                 const Behind behind = use ? fence_legacy(state, context, fences) : Behind::Unknown;
                 all &= behind != Behind::Unknown;
                 forbidden |= behind == Behind::Forbidden;
@@ -273,7 +276,7 @@ void fence_legacy_streams(State& state, SessionLock& lock) {
         if (state.earlier.listings != listings) continue;
         // Where it is forbidden the capture that forbade it has had them fenced, or could not.
         if (!all) state.earlier.legacy_over_at = 0;
-        if (all && !forbidden) state.earlier.legacy_over_at = captures_since_none();
+        if (all && !forbidden) state.earlier.legacy_over_at = program::captures_since_none();
         return;
     }
     state.earlier.legacy_over_at = 0;
@@ -285,7 +288,7 @@ void close_legacy_streams(State& state, SessionLock& lock) {
     std::vector<FencePtr> fences;
     unlocked(lock, [&] {
         for (const CUcontext context : open) {
-            const ContextUse use(context);
+            const program::ContextUse use(context);
             if (use) fences.push_back(state.fences.record_behind_legacy(context));
         }
     });
@@ -305,22 +308,22 @@ bool fence_beside_captures(State& state, CUcontext context, SessionLock& lock) {
     std::vector<FencePtr> fences;
     bool all = true;
     const auto fence_all = [&] {
-        const CapturesHeldOff held_off;
+        const program::CapturesHeldOff held_off;
         if (!held_off) return false;
-        const std::uint64_t captures = captures_since_none();
-        for (const KnownStream& each : known_streams()) {
+        const std::uint64_t captures = program::captures_since_none();
+        for (const program::KnownStream& each : program::known_streams()) {
             if (each.context != context || has_fences(state.fences.key_of(each.stream))) continue;
-            const StreamUse use(each.stream);
+            const program::StreamUse use(each.stream);
             // Who destroys it fences it first.
             if (!use) return false;
             const Behind behind = fence_stream(state, each.stream, fences);
             all &= behind == Behind::Known ||
-                   (behind == Behind::Forbidden && fenced_before_capture(each.stream));
+                   (behind == Behind::Forbidden && program::fenced_before_capture(each.stream));
         }
         if (has_fences(Fences::legacy_key(context))) return true;
         const Behind legacy = fence_legacy(state, context, fences);
         all &= legacy == Behind::Known || (legacy == Behind::Forbidden && legacy_over_at == captures &&
-                                           per_thread_streams_unfenced_at.load() != captures);
+                                           program::per_thread_streams_unfenced_at.load() != captures);
         return true;
     };
     unlocked(lock, [&] {
@@ -331,21 +334,24 @@ bool fence_beside_captures(State& state, CUcontext context, SessionLock& lock) {
 }
 
 bool fence_streams(State& state, CUcontext context, std::vector<FencePtr>& fences) {
-    const CapturesHeldOff held_off;
+    const program::CapturesHeldOff held_off;
     // Of threads' own streams the threads alone can tell.
-    const bool own = per_thread_streams_used.load() || per_thread_streams_used_beside_moves.load();
+    const bool own =
+        program::per_thread_streams_used.load() || program::per_thread_streams_used_beside_moves.load();
     // Who waits for a GPU's primary context waits for its green ones, which have streams of their own.
-    if (!held_off || capturing_anywhere() || own || any_green() || streams_unlisted.load()) return false;
-    for (const KnownStream& each : known_streams()) {
+    if (!held_off || program::capturing_anywhere() || own || program::any_green() ||
+        program::streams_unlisted.load())
+        return false;
+    for (const program::KnownStream& each : program::known_streams()) {
         if (each.context != context) continue;
-        const StreamUse use(each.stream);
+        const program::StreamUse use(each.stream);
         if (!use || fence_stream(state, each.stream, fences) != Behind::Known) return false;
     }
     return fence_legacy(state, context, fences) == Behind::Known;
 }
 
 void end_pressure(State& state) {
-    if (state.under_pressure.exchange(false)) fast_path_gate.reopen();
+    if (state.under_pressure.exchange(false)) program::fast_path_gate.reopen();
 }
 
-}  // namespace lms::shim
+}  // namespace lms::executor

@@ -16,7 +16,7 @@
 #include "shim/executor/fences.h"
 #include "shim/executor/session_lock.h"
 
-namespace lms::shim {
+namespace lms::executor {
 
 struct State;
 
@@ -64,4 +64,4 @@ bool fence_streams(State& state, CUcontext context, std::vector<FencePtr>& fence
 // The session begins anew, without buffers.
 void end_pressure(State& state);
 
-}  // namespace lms::shim
+}  // namespace lms::executor

@@ -5,7 +5,7 @@
 
 #include "shim/telemetry/telemetry.h"
 
-namespace lms::shim {
+namespace lms::executor {
 
 void ProgramPins::let_go(const One& one) {
     engine_.unpin_resident(one.chunk, one.serial);
@@ -59,11 +59,11 @@ void ProgramPins::end_of(engine::AllocationId id) {
 
 bool ProgramPins::give_up() {
     if (pins_.empty()) return false;
-    announce_pins_given_up(bytes_);
+    telemetry::announce_pins_given_up(bytes_);
     for (const Pin& pin : std::exchange(pins_, {})) {
         for (const One& one : pin.chunks) let_go(one);
     }
     return true;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::executor

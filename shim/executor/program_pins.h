@@ -8,7 +8,7 @@
 
 #include "shim/engine/engine.h"
 
-namespace lms::shim {
+namespace lms::executor {
 
 // Needs the session's lock.
 class ProgramPins {
@@ -46,4 +46,4 @@ class ProgramPins {
     std::uint64_t bytes_ = 0;
 };
 
-}  // namespace lms::shim
+}  // namespace lms::executor

@@ -7,7 +7,7 @@
 #include "shim/executor/placement.h"
 #include "shim/util/bounds.h"
 
-namespace lms::shim {
+namespace lms::executor {
 
 namespace {
 
@@ -112,4 +112,4 @@ void Migrator::give_back_excess(SessionLock& lock, bool waits_for_copies) {
     excess_stays_until_ = state_.engine.works() + kWorks;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::executor

@@ -6,7 +6,7 @@
 #include "shim/trace/live_page.h"
 #include "shim/util/log.h"
 
-namespace lms::shim {
+namespace lms::executor {
 namespace {
 
 using device::Trust;
@@ -73,7 +73,6 @@ void check_moves(State& state, SessionLock& lock) {
         log::info("a trial of moves did not finish: {}", trial.failed);
     }
     const bool again = state.port.tries_moves() && !told && state.trials < kMostTrials;
-    state.trial = again ? State::Trial::Ahead : State::Trial::Passed;
     if (told && trial.trust != Trust::Moves) distrust(state, trial);
     if (trial.remaps_wait) {
         state.remaps_wait = true;
@@ -88,7 +87,9 @@ void check_moves(State& state, SessionLock& lock) {
     // Of the first copies it is told how fast they go; of all where these are timed already.
     if (told && trial.over && !state.telemetry.traced && !state.large.timed)
         unlocked(lock, [&] { state.port.time_copies(); });
+    if (state.trial == State::Trial::Running)
+        state.trial = again ? State::Trial::Ahead : State::Trial::Passed;
     state.changed.notify_all();
 }
 
-}  // namespace lms::shim
+}  // namespace lms::executor

@@ -3,7 +3,7 @@
 
 #include "shim/executor/state.h"
 
-namespace lms::shim {
+namespace lms::executor {
 
 // A block of the GPU's for the trial: when that is due the GPU is full. Not where there is room for none,
 // or enough beyond what chunks may take.
@@ -17,4 +17,4 @@ void give_back_trial_block(State& state) LMS_LOCKED;
 // Drops the lock.
 void check_moves(State& state, SessionLock& lock) LMS_LOCKED;
 
-}  // namespace lms::shim
+}  // namespace lms::executor

@@ -7,7 +7,7 @@
 
 #include "shim/util/mutex.h"
 
-namespace lms::shim {
+namespace lms::executor {
 
 class LMS_HOLDS SessionLock : public util::Lock<std::mutex> {
   public:
@@ -23,4 +23,4 @@ decltype(auto) unlocked(SessionLock& lock, Call&& call) LMS_LOCKED {
     return util::unlocked(lock, std::forward<Call>(call));
 }
 
-}  // namespace lms::shim
+}  // namespace lms::executor

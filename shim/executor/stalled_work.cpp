@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace lms::shim {
+namespace lms::executor {
 
 bool StalledWork::includes(const std::vector<engine::Use>& uses) const {
     const auto unfinished = [&](const engine::Use& use)
@@ -76,4 +76,4 @@ bool BoundedWait::in_vain() {
     return true;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::executor

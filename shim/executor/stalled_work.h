@@ -11,7 +11,7 @@
 #include "shim/util/bounds.h"
 #include "shim/util/clock.h"
 
-namespace lms::shim {
+namespace lms::executor {
 
 // What a wait of the whole bound has seen stand still: unfinished work, work from before pressure, and
 // threads in the driver. All calls need the session's lock.
@@ -70,4 +70,4 @@ class BoundedWait {
     std::optional<StalledWork::Seen> seen_;
 };
 
-}  // namespace lms::shim
+}  // namespace lms::executor

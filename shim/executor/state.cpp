@@ -4,7 +4,7 @@
 #include "shim/engine/rules.h"
 #endif
 
-namespace lms::shim {
+namespace lms::executor {
 
 namespace {
 
@@ -45,4 +45,4 @@ State::State(int device_, device::Port& port_, const Settings& settings_, Span s
 #endif
 }
 
-}  // namespace lms::shim
+}  // namespace lms::executor

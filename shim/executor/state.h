@@ -28,7 +28,7 @@
 #include "shim/util/mutex.h"
 #include "shim/util/settings.h"
 
-namespace lms::shim {
+namespace lms::executor {
 
 class GpuShare;
 
@@ -43,7 +43,7 @@ using engine::PageIn;
 struct ProgramBuffer {
     struct Mapped {
         engine::Address address;
-        Access access;
+        program::Access access;
     };
     bool placed = false;  // has been given memory; before, the program cannot have written any
     std::vector<Mapped> views;
@@ -119,7 +119,7 @@ struct State {
 
     Fences fences;  // says itself what of it needs the lock
     engine::EarlierWork& earlier LMS_GUARDED = engine.earlier;
-    Telemetry telemetry LMS_GUARDED;
+    telemetry::Telemetry telemetry LMS_GUARDED;
     // Other threads that hold chunks or memory, for a moment, waiting for nobody.
     std::uint32_t holders LMS_GUARDED = 0;
 
@@ -143,4 +143,4 @@ class Holder {
     State& state_;
 };
 
-}  // namespace lms::shim
+}  // namespace lms::executor

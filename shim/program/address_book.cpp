@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-namespace lms::shim {
+namespace lms::program {
 
 using engine::Address;
 
@@ -124,4 +124,4 @@ ProgramAddresses& program_addresses() {
     return instance;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::program

@@ -18,7 +18,7 @@
 #include "shim/program/memory_changes.h"
 #include "shim/util/mutex.h"
 
-namespace lms::shim {
+namespace lms::program {
 
 using Access = std::vector<CUmemAccessDesc>;  // one for each location that was named
 
@@ -106,4 +106,4 @@ ProgramAddresses& program_addresses();
 // Whether any managed memory has ever been mapped by the program.
 inline constinit std::atomic<bool> managed_views{false};
 
-}  // namespace lms::shim
+}  // namespace lms::program

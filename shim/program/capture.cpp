@@ -5,7 +5,7 @@
 
 #include "shim/util/mutex.h"
 
-namespace lms::shim {
+namespace lms::program {
 
 namespace {
 
@@ -92,4 +92,4 @@ CapturesHeldOff::CapturesHeldOff() : Use(beginnings(), AllBeginnings::kHandle) {
 
 CaptureBegin::CaptureBegin(CUstream stream) : Retire(beginnings_with(stream), AllBeginnings::kHandle) {}
 
-}  // namespace lms::shim
+}  // namespace lms::program

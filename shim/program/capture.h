@@ -11,7 +11,7 @@
 #include "shim/device/driver_table.h"
 #include "shim/program/handles.h"
 
-namespace lms::shim {
+namespace lms::program {
 
 // A capture is about to begin, and what cannot be asked for then is about to be fenced: whoever submits work
 // behind those fences sees capturing_anywhere(). A CaptureBegin follows.
@@ -92,4 +92,4 @@ struct CaptureBegin : Beginnings::Retire {
     ~CaptureBegin() { keep(); }
 };
 
-}  // namespace lms::shim
+}  // namespace lms::program

@@ -8,7 +8,7 @@
 #include "shim/util/bounds.h"
 #include "shim/util/mutex.h"
 
-namespace lms::shim {
+namespace lms::program {
 
 // Guarded by the table's lock.
 struct ContextEnd::State {
@@ -215,4 +215,4 @@ void new_context_seen(CUcontext context, CUdevice device) {
     all.see(context, device);
 }
 
-}  // namespace lms::shim
+}  // namespace lms::program

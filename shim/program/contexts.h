@@ -10,7 +10,7 @@
 #include "shim/device/cuda_api.h"
 #include "shim/program/handles.h"
 
-namespace lms::shim {
+namespace lms::program {
 
 // Thread-safe, for the process.
 void context_seen(CUcontext context, CUdevice device);
@@ -79,4 +79,4 @@ bool is_left_to_end(CUcontext context);
 // that destroys that it waits for a second at most: that may wait for this thread.
 void new_context_seen(CUcontext context, CUdevice device);
 
-}  // namespace lms::shim
+}  // namespace lms::program

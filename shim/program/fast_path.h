@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace lms::shim {
+namespace lms::program {
 
 // One for the process, for work may reach the buffers of every GPU. Any thread.
 class FastPathGate {
@@ -39,4 +39,4 @@ class FastPathGate {
 
 inline constinit FastPathGate fast_path_gate;
 
-}  // namespace lms::shim
+}  // namespace lms::program

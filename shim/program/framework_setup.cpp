@@ -17,7 +17,7 @@
 #include "shim/util/settings.h"
 #include "shim/util/small_file.h"
 
-namespace lms::shim {
+namespace lms::program {
 namespace {
 
 using namespace std::literals;
@@ -145,4 +145,4 @@ std::string_view frameworks_set_up() noexcept {
     return started == nullptr ? std::string_view{} : started->names;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::program

@@ -5,7 +5,7 @@
 
 #include <string_view>
 
-namespace lms::shim {
+namespace lms::program {
 
 // Says at `info` which frameworks are set up, and which keep what the user has set. Any thread.
 void tell_frameworks();
@@ -13,4 +13,4 @@ void tell_frameworks();
 // The names of the frameworks that were set up when the program started, between commas. Any thread.
 std::string_view frameworks_set_up() noexcept;
 
-}  // namespace lms::shim
+}  // namespace lms::program

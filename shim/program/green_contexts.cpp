@@ -3,7 +3,7 @@
 #include "shim/program/contexts.h"
 #include "shim/program/handles.h"
 
-namespace lms::shim {
+namespace lms::program {
 namespace {
 
 Handles<CUgreenCtx, GreenContext>& greens() {
@@ -47,4 +47,4 @@ CUcontext owner_of(CUcontext context) {
     return primary ? primary : context;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::program

@@ -9,7 +9,7 @@
 
 #include "shim/device/cuda_api.h"
 
-namespace lms::shim {
+namespace lms::program {
 
 namespace detail {
 inline constinit std::atomic<bool> any_green{false};
@@ -33,4 +33,4 @@ inline bool any_green() {
 // The primary context where that is a green one, else the same.
 CUcontext owner_of(CUcontext context);
 
-}  // namespace lms::shim
+}  // namespace lms::program

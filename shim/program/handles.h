@@ -27,7 +27,7 @@
 #include "shim/util/bounds.h"
 #include "shim/util/mutex.h"
 
-namespace lms::shim {
+namespace lms::program {
 
 // `Value` is what is noted of a handle. A kind with more to guard derives from its table.
 template <typename Handle, typename Value>
@@ -223,4 +223,4 @@ Table& only() {
     return instance;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::program

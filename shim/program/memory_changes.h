@@ -5,10 +5,10 @@
 #include <atomic>
 #include <cstdint>
 
-namespace lms::shim {
+namespace lms::program {
 
 // Counted under the lock of what has changed, or after the call that changed it, before the program is
 // answered. Who reads it first and then looks, by that lock, has found what is there as long as this stays.
 inline constinit std::atomic<std::uint64_t> memory_changes{0};
 
-}  // namespace lms::shim
+}  // namespace lms::program

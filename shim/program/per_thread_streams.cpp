@@ -8,7 +8,7 @@
 
 #include "shim/program/handles.h"
 
-namespace lms::shim {
+namespace lms::program {
 
 namespace {
 
@@ -106,4 +106,4 @@ std::uint64_t per_thread_streams_gone() {
     return per_thread_streams().gone.load();
 }
 
-}  // namespace lms::shim
+}  // namespace lms::program

@@ -7,7 +7,7 @@
 
 #include "shim/device/cuda_api.h"
 
-namespace lms::shim {
+namespace lms::program {
 
 // No number is given twice, and none is a pointer's value: their highest bit is set.
 using PerThreadStream = std::uint64_t;
@@ -32,4 +32,4 @@ inline void note_use_beside_moves(CUstream stream) {
 // captures_since_none() when one did so last while a capture was under way, and it could not be fenced.
 inline constinit std::atomic<std::uint64_t> per_thread_streams_unfenced_at{0};
 
-}  // namespace lms::shim
+}  // namespace lms::program

@@ -2,7 +2,7 @@
 
 #include "shim/program/capture.h"
 
-namespace lms::shim {
+namespace lms::program {
 
 Streams& streams() {
     return only<Streams>();
@@ -38,4 +38,4 @@ CUcontext context_of_known(CUstream stream) {
     return context ? *context : nullptr;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::program

@@ -8,7 +8,7 @@
 #include "shim/device/cuda_api.h"
 #include "shim/program/handles.h"
 
-namespace lms::shim {
+namespace lms::program {
 
 // Thread-safe, for the process: a stream may be older than any session.
 void stream_created(CUstream stream, CUcontext context);
@@ -41,4 +41,4 @@ struct StreamEnd : Streams::Retire {
     explicit StreamEnd(CUstream stream) : Retire(streams(), stream) {}
 };
 
-}  // namespace lms::shim
+}  // namespace lms::program

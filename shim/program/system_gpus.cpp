@@ -8,7 +8,7 @@
 
 #include "shim/util/small_file.h"
 
-namespace lms::shim {
+namespace lms::program {
 namespace {
 
 namespace fs = std::filesystem;
@@ -63,4 +63,4 @@ bool may_lack_pools(const char* root) {
     return false;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::program

@@ -8,7 +8,7 @@
 #include "shim/session/managed.h"
 #include "shim/util/function_ref.h"
 
-namespace lms::shim {
+namespace lms::session {
 
 // Submits work, or makes another call of the driver's that may need memory.
 using Call = util::FunctionRef<CUresult()>;
@@ -27,19 +27,19 @@ void fence_own_stream();
 // must be tried with room made.
 template <typename Callable>
 [[gnu::always_inline]] inline bool try_fast_path(CUstream stream, Callable&& call, CUresult& status) {
-    if (!fast_path_gate.enter()) return false;
+    if (!program::fast_path_gate.enter()) return false;
     struct Leave {
-        ~Leave() { fast_path_gate.leave(); }
+        ~Leave() { program::fast_path_gate.leave(); }
     };
     const Leave leave;
     status = call();
     // After the call: a capture that nears fences what came before, or is seen here.
     if (stream == CU_STREAM_PER_THREAD) [[unlikely]] {
         // Threads share what they only read.
-        if (!per_thread_streams_used.load()) per_thread_streams_used.store(true);
-        if (capturing_anywhere()) fence_own_stream();
+        if (!program::per_thread_streams_used.load()) program::per_thread_streams_used.store(true);
+        if (program::capturing_anywhere()) fence_own_stream();
     }
     return status != CUDA_ERROR_OUT_OF_MEMORY || sessions().empty();
 }
 
-}  // namespace lms::shim
+}  // namespace lms::session

@@ -14,7 +14,7 @@
 #include "shim/util/clock.h"
 #include "shim/util/log.h"
 
-namespace lms::shim {
+namespace lms::session {
 namespace {
 
 // Whether the process ends, and how many helpers are at work. A child of fork has no helpers.
@@ -91,11 +91,11 @@ void IdleHelper::help() noexcept {
 
 // Another thread may destroy the context meanwhile; it waits.
 void IdleHelper::look() noexcept try {
-    const ContextUse context(session_.context());
+    const program::ContextUse context(session_.context());
     if (context && !ended_ && session_.awake() && session_.share()->is_left_to_helper())
         session_.look_at_share(Session::Looks::Helper);
 } catch (const std::exception& problem) {
     log::debug("GPU {}: nothing given back: {}", session_.device(), problem.what());
 }
 
-}  // namespace lms::shim
+}  // namespace lms::session

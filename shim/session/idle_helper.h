@@ -9,7 +9,7 @@
 #include <atomic>
 #include <thread>
 
-namespace lms::shim {
+namespace lms::session {
 
 class Session;
 
@@ -30,4 +30,4 @@ class IdleHelper {
     std::thread thread_;
 };
 
-}  // namespace lms::shim
+}  // namespace lms::session

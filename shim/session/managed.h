@@ -7,7 +7,7 @@
 
 #include "shim/engine/chunk.h"
 
-namespace lms::shim {
+namespace lms::session {
 
 class Session;
 
@@ -67,4 +67,4 @@ Session* allocator_of(engine::Address address);
 // All of them, in order of opening. One load where there is none.
 std::span<Session* const> sessions();
 
-}  // namespace lms::shim
+}  // namespace lms::session

@@ -6,7 +6,7 @@
 #include "shim/device/driver_table.h"
 #include "shim/util/mutex.h"
 
-namespace lms::shim {
+namespace lms::session {
 
 namespace {
 
@@ -118,4 +118,4 @@ void reset_high(CUmemoryPool pool, std::uint64_t PoolUse::*high) {
     if (it != pool_registry().uses.end()) it->second.*high = it->second.bytes;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::session

@@ -8,7 +8,7 @@
 #include "shim/device/cuda_api.h"
 #include "shim/engine/chunk.h"
 
-namespace lms::shim {
+namespace lms::session {
 
 // Thread-safe, for the process.
 
@@ -42,4 +42,4 @@ struct PoolUse {
 PoolUse pool_use(CUmemoryPool pool);
 void reset_high(CUmemoryPool pool, std::uint64_t PoolUse::*high);
 
-}  // namespace lms::shim
+}  // namespace lms::session

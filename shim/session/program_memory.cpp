@@ -18,7 +18,7 @@
 #include "shim/util/log.h"
 #include "shim/util/mutex.h"
 
-namespace lms::shim {
+namespace lms::session {
 
 using device::driver;
 using engine::Address;
@@ -45,14 +45,14 @@ struct Handle {
 // No handle of the driver's is like these, as far as anybody knows: they are small numbers or pointers.
 constexpr HandleValue kFirst = HandleValue{0x6c6d73} << 40;
 
-struct HandleTable : Handles<HandleValue, Handle> {
+struct HandleTable : program::Handles<HandleValue, Handle> {
     HandleValue next LMS_GUARDED_BY(mutex) = kFirst;
     std::uint64_t views LMS_GUARDED_BY(mutex) = 0;  // ever
     std::vector<CUmemAllocationProp> tried LMS_GUARDED_BY(mutex);
 };
 
 HandleTable& handles() {
-    return only<HandleTable>();
+    return program::only<HandleTable>();
 }
 
 // While it lives, nobody else changes the handle.
@@ -66,9 +66,9 @@ struct Busy : HandleTable::Alone {
 // The same of all handles of some mappings.
 class AllBusy {
   public:
-    explicit AllBusy(const std::vector<View>& views) {
+    explicit AllBusy(const std::vector<program::View>& views) {
         std::set<HandleValue> values;
-        for (const View& view : views) values.insert(view.handle);
+        for (const program::View& view : views) values.insert(view.handle);
         // In one order, or two threads would wait for each other.
         for (const HandleValue value : values) all_.try_emplace(value, value);
     }
@@ -110,30 +110,30 @@ Session* awake_session(CUdevice device) {
     if (known && known->awake()) {
         CUcontext own = nullptr;
         driver().cuCtxGetCurrent(&own);
-        return may_be_about_to_rest(*known, owner_of(own)) ? nullptr : known;
+        return may_be_about_to_rest(*known, program::owner_of(own)) ? nullptr : known;
     }
     CUdevice current = CU_DEVICE_INVALID;
     if (driver().cuCtxGetDevice(&current) == CUDA_SUCCESS && current == device) return current_session();
-    const CUcontext context = another_context(device, nullptr);
+    const CUcontext context = program::another_context(device, nullptr);
     if (!context) return nullptr;
     const device::InContext in_context(context);
     return in_context.status() == CUDA_SUCCESS ? current_session() : nullptr;
 }
 
-std::vector<View> views_in(Address address, std::uint64_t bytes) {
-    const util::SharedLock lock(program_addresses().mutex);
-    return program_addresses().book.in(address, bytes);
+std::vector<program::View> views_in(Address address, std::uint64_t bytes) {
+    const util::SharedLock lock(program::program_addresses().mutex);
+    return program::program_addresses().book.in(address, bytes);
 }
 
-std::vector<View> whole_views(Address address, std::uint64_t bytes) {
-    const util::SharedLock lock(program_addresses().mutex);
-    return program_addresses().book.whole(address, bytes);
+std::vector<program::View> whole_views(Address address, std::uint64_t bytes) {
+    const util::SharedLock lock(program::program_addresses().mutex);
+    return program::program_addresses().book.whole(address, bytes);
 }
 
 // Enters a view unless something else is there.
-bool enter(const View& view) {
-    const util::Lock lock(program_addresses().mutex);
-    AddressBook& book = program_addresses().book;
+bool enter(const program::View& view) {
+    const util::Lock lock(program::program_addresses().mutex);
+    program::AddressBook& book = program::program_addresses().book;
     if (!book.reservation_of(view.address, view.bytes) || !book.in(view.address, view.bytes).empty())
         return false;
     book.add(view);
@@ -141,8 +141,8 @@ bool enter(const View& view) {
 }
 
 void take_out(Address address) {
-    const util::Lock lock(program_addresses().mutex);
-    program_addresses().book.remove(address);
+    const util::Lock lock(program::program_addresses().mutex);
+    program::program_addresses().book.remove(address);
 }
 
 }  // namespace
@@ -173,7 +173,7 @@ CUresult try_properties(const Session& session, const CUmemAllocationProp& prope
 CUresult create_handle(Session& session, std::uint64_t bytes, const CUmemAllocationProp& properties,
                        HandleValue& handle) {
     Address home = 0;
-    const CUresult status = session.create(bytes, home, !capturing_anywhere());
+    const CUresult status = session.create(bytes, home, !program::capturing_anywhere());
     if (status != CUDA_SUCCESS) return status;
     const util::Lock lock(handles().mutex);
     handle = handles().next++;
@@ -245,14 +245,14 @@ std::optional<CUresult> hand_over(HandleValue value, Handle& handle, Used& used,
     handle.real = real;
     // Its mappings keep it.
     if (handle.references == 0) driver().cuMemRelease(real);
-    const util::Lock lock(program_addresses().mutex);
-    program_addresses().book.each([&](View& view) {
+    const util::Lock lock(program::program_addresses().mutex);
+    program::program_addresses().book.each([&](program::View& view) {
         if (view.handle == value) view.home = 0;
     });
     return CUDA_SUCCESS;
 }
 
-CUresult map_drivers(const View& view, const Handle& handle, unsigned long long flags) {
+CUresult map_drivers(const program::View& view, const Handle& handle, unsigned long long flags) {
     const CUresult status = call_with_oom_retry(
         [&] { return driver().cuMemMap(view.address, view.bytes, view.offset, handle.real, flags); });
     if (status == CUDA_SUCCESS) enter(view);
@@ -260,7 +260,8 @@ CUresult map_drivers(const View& view, const Handle& handle, unsigned long long 
 }
 
 // What no driver is known to take. One that does has its way.
-std::optional<CUresult> map_part(const View& view, Handle& handle, Used& used, unsigned long long flags) {
+std::optional<CUresult> map_part(const program::View& view, Handle& handle, Used& used,
+                                 unsigned long long flags) {
     const std::optional<CUresult> status = hand_over(
         view.handle, handle, used,
         [&](HandleValue real) {
@@ -271,14 +272,14 @@ std::optional<CUresult> map_part(const View& view, Handle& handle, Used& used, u
     return status;
 }
 
-CUresult map_managed(View view, const Handle& handle) {
+CUresult map_managed(program::View view, const Handle& handle) {
     view.home = handle.home;
     {
         const util::Lock lock(handles().mutex);
         view.id = ++handles().views;
     }
     if (!enter(view)) return CUDA_ERROR_INVALID_VALUE;
-    managed_views = true;
+    program::managed_views = true;
     const CUresult status = handle.session->map(handle.home, view.address);
     if (status != CUDA_SUCCESS) take_out(view.address);
     return status;
@@ -290,7 +291,7 @@ std::optional<CUresult> try_to_map(Address address, std::uint64_t bytes, std::ui
     if (!handle || handle->references == 0) return CUDA_ERROR_INVALID_VALUE;
     // Evicted, what is there may have no mapping that the driver would see.
     if (has_program_memory(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
-    View view{address, bytes, value, handle->session->device()};
+    program::View view{address, bytes, value, handle->session->device()};
     view.offset = offset;
     const bool whole =
         offset == 0 && bytes == handle->bytes && flags == 0 && address % handle->session->granularity() == 0;
@@ -325,7 +326,7 @@ CUresult with_drivers_handle(HandleValue value, const WithHandle& call,
 CUresult give_to_driver(Address address, std::uint64_t bytes) {
     // A capture forbids what it takes, and not what the program asks for.
     const device::RelaxedCapture relaxed;
-    for (const View& view : views_in(address, bytes)) {
+    for (const program::View& view : views_in(address, bytes)) {
         const HandleValue value = view.handle;
         const CUresult status = once_unused([&](Used& used) -> std::optional<CUresult> {
             const Busy handle(value);
@@ -339,25 +340,26 @@ CUresult give_to_driver(Address address, std::uint64_t bytes) {
 }
 
 bool within_reach(Address address, std::uint64_t bytes) {
-    if (!managed_views.load(std::memory_order_relaxed)) return true;
+    if (!program::managed_views.load(std::memory_order_relaxed)) return true;
     CUdevice current = CU_DEVICE_INVALID;
     driver().cuCtxGetDevice(&current);
-    return std::ranges::all_of(views_in(address, bytes), [&](const View& view) {
+    return std::ranges::all_of(views_in(address, bytes), [&](const program::View& view) {
         return !view.is_managed() || view.access_of(current) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     });
 }
 
 bool has_program_memory(Address address, std::uint64_t bytes) {
-    return managed_views.load(std::memory_order_relaxed) &&
-           std::ranges::any_of(views_in(address, bytes), [](const View& view) { return view.handle != 0; });
+    return program::managed_views.load(std::memory_order_relaxed) &&
+           std::ranges::any_of(views_in(address, bytes),
+                               [](const program::View& view) { return view.handle != 0; });
 }
 
 CUresult unmap_range(Address address, std::uint64_t bytes, const ViewGone& gone) {
     const AllBusy busy(whole_views(address, bytes));
-    const std::vector<View> views = whole_views(address, bytes);
+    const std::vector<program::View> views = whole_views(address, bytes);
     if (views.empty()) return CUDA_ERROR_INVALID_VALUE;
     bool begun = false;
-    for (const View& view : views) {
+    for (const program::View& view : views) {
         Handle* const handle = busy.find(view.handle);
         // The driver takes away all of a range or nothing: what follows the first is insisted on.
         const CUresult status = device::patiently(
@@ -385,7 +387,7 @@ CUresult unmap_range(Address address, std::uint64_t bytes, const ViewGone& gone)
 namespace {
 
 // What the driver says of such access to memory that is on the GPU, wherever that to be reached is.
-CUresult try_access(const View& view, std::span<const CUmemAccessDesc> access) {
+CUresult try_access(const program::View& view, std::span<const CUmemAccessDesc> access) {
     int devices = 0;
     driver().cuDeviceGetCount(&devices);
     const auto is_plain = [&](const CUmemAccessDesc& each) {
@@ -417,36 +419,36 @@ CUresult try_access(const View& view, std::span<const CUmemAccessDesc> access) {
     return status;
 }
 
-void note_access(const View& of, std::span<const CUmemAccessDesc> access) {
+void note_access(const program::View& of, std::span<const CUmemAccessDesc> access) {
     for (const CUmemAccessDesc& each : access) {
         if (each.location.type == CU_MEM_LOCATION_TYPE_DEVICE && each.location.id != of.device &&
             each.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
-            peer_admitted(of.device, each.location.id);
+            program::peer_admitted(of.device, each.location.id);
     }
-    const util::Lock lock(program_addresses().mutex);
-    View& view = program_addresses().book.at(of.address);
-    for (const CUmemAccessDesc& each : access) set(view.access, each);
+    const util::Lock lock(program::program_addresses().mutex);
+    program::View& view = program::program_addresses().book.at(of.address);
+    for (const CUmemAccessDesc& each : access) program::set(view.access, each);
 }
 
 }  // namespace
 
 CUresult set_access(Address address, std::uint64_t bytes, std::span<const CUmemAccessDesc> access) {
     const AllBusy busy(whole_views(address, bytes));
-    const std::vector<View> views = whole_views(address, bytes);
+    const std::vector<program::View> views = whole_views(address, bytes);
     if (views.empty()) return CUDA_ERROR_INVALID_VALUE;
-    for (const View& view : views) {
+    for (const program::View& view : views) {
         if (!view.is_managed()) continue;
         if (const CUresult status = try_access(view, access); status != CUDA_SUCCESS) return status;
     }
-    for (const View& view : views) {
+    for (const program::View& view : views) {
         CUresult status = CUDA_SUCCESS;
         if (view.is_managed()) {
             // Before anybody can reach it there.
             note_access(view, access);
             status = busy.find(view.handle)->session->set_access(view.home, view.address, access);
             if (status != CUDA_SUCCESS) {
-                const util::Lock lock(program_addresses().mutex);
-                program_addresses().book.at(view.address).access = view.access;
+                const util::Lock lock(program::program_addresses().mutex);
+                program::program_addresses().book.at(view.address).access = view.access;
             }
         } else {
             status = driver().cuMemSetAccess(view.address, view.bytes, access.data(), access.size());
@@ -457,11 +459,11 @@ CUresult set_access(Address address, std::uint64_t bytes, std::span<const CUmemA
 }
 
 std::optional<HandleValue> retain_handle(Address address) {
-    if (!managed_views.load(std::memory_order_relaxed)) return std::nullopt;
+    if (!program::managed_views.load(std::memory_order_relaxed)) return std::nullopt;
     HandleValue value = 0;
     {
-        const util::SharedLock lock(program_addresses().mutex);
-        const View* const view = program_addresses().book.find(address);
+        const util::SharedLock lock(program::program_addresses().mutex);
+        const program::View* const view = program::program_addresses().book.find(address);
         if (!view || view->handle == 0) return std::nullopt;
         value = view->handle;
     }
@@ -478,18 +480,18 @@ std::optional<HandleValue> retain_handle(Address address) {
 }
 
 std::optional<ViewAt> managed_view_at(Address address) {
-    if (!managed_views.load(std::memory_order_relaxed)) return std::nullopt;
+    if (!program::managed_views.load(std::memory_order_relaxed)) return std::nullopt;
     ViewAt found{};
     {
-        const util::SharedLock lock(program_addresses().mutex);
-        const View* const view = program_addresses().book.find(address);
+        const util::SharedLock lock(program::program_addresses().mutex);
+        const program::View* const view = program::program_addresses().book.find(address);
         if (!view || !view->is_managed()) return std::nullopt;
         found.view = *view;
-        found.reservation = *program_addresses().book.reservation_of(address);
+        found.reservation = *program::program_addresses().book.reservation_of(address);
     }
     const util::Lock lock(handles().mutex);
     if (const Handle* const handle = handles().find(found.view.handle)) found.properties = handle->properties;
     return found;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::session

@@ -10,7 +10,7 @@
 #include "shim/program/address_book.h"
 #include "shim/session/sessions.h"
 
-namespace lms::shim {
+namespace lms::session {
 
 // Thread-safe, for the process. Answers are what the program is to get.
 
@@ -48,7 +48,7 @@ bool within_reach(engine::Address address, std::uint64_t bytes);
 bool has_program_memory(engine::Address address, std::uint64_t bytes);
 // The calls below take such ranges alone. `gone` is called with each mapping that is no more: whether it is
 // what the host's writes were known by, and whether its memory lives on.
-using ViewGone = std::function<void(const View&, bool known_by, bool lives)>;
+using ViewGone = std::function<void(const program::View&, bool known_by, bool lives)>;
 CUresult unmap_range(engine::Address address, std::uint64_t bytes, const ViewGone& gone);
 CUresult set_access(engine::Address address, std::uint64_t bytes, std::span<const CUmemAccessDesc> access);
 // Nothing where the memory at `address` is not of such a handle.
@@ -56,10 +56,10 @@ std::optional<CUmemGenericAllocationHandle> retain_handle(engine::Address addres
 
 // Managed memory that the program has mapped at `address`, and the reservation that lies in.
 struct ViewAt {
-    View view;
-    AddressRange reservation;
+    program::View view;
+    program::AddressRange reservation;
     CUmemAllocationProp properties;
 };
 std::optional<ViewAt> managed_view_at(engine::Address address);
 
-}  // namespace lms::shim
+}  // namespace lms::session

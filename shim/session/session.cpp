@@ -25,7 +25,7 @@
 #include "shim/util/log.h"
 #include "shim/util/units.h"
 
-namespace lms::shim {
+namespace lms::session {
 
 using engine::ChunkId;
 using util::Clock;
@@ -34,8 +34,8 @@ namespace {
 
 // Addresses for `memory_bytes`, and an alias for every block. They cost next to nothing, so first with room
 // for guard gaps and fragmentation; under `ulimit -v`, or beside much else, less has to do.
-Span reserve(device::Port& port, std::uint64_t memory_bytes, CUresult& error) {
-    Span span{};
+executor::Span reserve(device::Port& port, std::uint64_t memory_bytes, CUresult& error) {
+    executor::Span span{};
     for (const auto& [app, alias] : {std::pair{4, 2}, {2, 1}, {1, 1}}) {
         span.app_bytes = static_cast<std::uint64_t>(app) * memory_bytes;
         span.alias_bytes = static_cast<std::uint64_t>(alias) * memory_bytes;
@@ -53,11 +53,11 @@ Session::Session(Gpu gpu, std::unique_ptr<device::Port> port, std::unique_ptr<en
 Session::~Session() {
     idle_helper_.reset();
     if (state_) {
-        const SessionLock lock(state_->mutex);
+        const executor::SessionLock lock(state_->mutex);
         if (state_->host_claims) state_->host_claims->settle(state_->host_part, {});
     }
-    if (state_ && state_->telemetry.traced) fast_path_gate.reopen();
-    if (state_ && state_->under_pressure.load()) fast_path_gate.reopen();
+    if (state_ && state_->telemetry.traced) program::fast_path_gate.reopen();
+    if (state_ && state_->under_pressure.load()) program::fast_path_gate.reopen();
 }
 
 std::unique_ptr<Session> Session::open(Gpu gpu, std::unique_ptr<device::Port> port,
@@ -71,22 +71,22 @@ std::unique_ptr<Session> Session::open(Gpu gpu, std::unique_ptr<device::Port> po
     }
     const std::uint64_t unit = port->granularity() * 64;
     const std::uint64_t host = util::host_limit_bytes(settings.host_limit_bytes);
-    const Span span = reserve(*port, (info.total_bytes + host) / unit * unit + unit, error);
+    const executor::Span span = reserve(*port, (info.total_bytes + host) / unit * unit + unit, error);
     if (error != CUDA_SUCCESS) {
         port->work_through(nullptr);
-        announce_no_addresses(gpu.device, info.total_bytes, host);
+        telemetry::announce_no_addresses(gpu.device, info.total_bytes, host);
         return nullptr;
     }
-    announce_host_limit(settings, host);
+    telemetry::announce_host_limit(settings, host);
 
     std::unique_ptr<Session> session(new Session(gpu, std::move(port), std::move(ranking)));
     session->state_ =
-        std::make_unique<State>(gpu.device, *session->port_, settings, span, *session->ranking_);
-    session->migrator_ = std::make_unique<Migrator>(*session->state_);
-    tell_verdict_at_exit(settings);
+        std::make_unique<executor::State>(gpu.device, *session->port_, settings, span, *session->ranking_);
+    session->migrator_ = std::make_unique<executor::Migrator>(*session->state_);
+    executor::tell_verdict_at_exit(settings);
     session->follow_trace();
-    SessionLock lock(session->state_->mutex);
-    error = refresh_budget(*session->state_, lock);
+    executor::SessionLock lock(session->state_->mutex);
+    error = executor::refresh_budget(*session->state_, lock);
     if (error != CUDA_SUCCESS) {
         unlocked(lock, [&] {
             session->port_->unreserve(span.begin, span.app_bytes + span.alias_bytes);
@@ -95,7 +95,7 @@ std::unique_ptr<Session> Session::open(Gpu gpu, std::unique_ptr<device::Port> po
         return nullptr;
     }
     session->state_->telemetry.announce_no_budget(info.total_bytes);
-    set_trial_block_apart(*session->state_, lock);
+    executor::set_trial_block_apart(*session->state_, lock);
     log::info(
         "GPU {}: {} of memory, {} free; buffers may take {} of that and {} of host memory, where evicted "
         "memory {}",
@@ -106,28 +106,28 @@ std::unique_ptr<Session> Session::open(Gpu gpu, std::unique_ptr<device::Port> po
 }
 
 std::uint64_t Session::reclaim(std::uint64_t bytes) {
-    SessionLock lock(state_->mutex);
+    executor::SessionLock lock(state_->mutex);
     const std::uint64_t held = state_->device_blocks.held_bytes();
-    begin_pressure(*state_, lock);
+    executor::begin_pressure(*state_, lock);
     // What a trial of moves was made on is the driver's again.
     const std::uint64_t left = std::min(held, state_->device_blocks.held_bytes());
     return held - left + migrator_->reclaim(bytes, lock);
 }
 
 void Session::look_at_budget() {
-    SessionLock lock(state_->mutex);
-    refresh_budget(*state_, lock);
+    executor::SessionLock lock(state_->mutex);
+    executor::refresh_budget(*state_, lock);
 }
 
 std::uint64_t Session::largest_chunk() const {
-    const SessionLock lock(state_->mutex);
-    return engine::largest_chunk(budget_in_turn(*state_), state_->granularity);
+    const executor::SessionLock lock(state_->mutex);
+    return engine::largest_chunk(executor::budget_in_turn(*state_), state_->granularity);
 }
 
 std::uint64_t Session::piece_bytes() const {
     const std::uint64_t chunk = largest_chunk();
-    const SessionLock lock(state_->mutex);
-    return std::max(budget_in_turn(*state_) / 4 / chunk, std::uint64_t{1}) * chunk;
+    const executor::SessionLock lock(state_->mutex);
+    return std::max(executor::budget_in_turn(*state_) / 4 / chunk, std::uint64_t{1}) * chunk;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::session

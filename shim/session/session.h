@@ -19,7 +19,13 @@
 #include "shim/session/working_set.h"
 #include "shim/util/settings.h"
 
-namespace lms::shim {
+namespace lms::session {
+
+using engine::Block;
+using engine::ChunkPins;
+using engine::ChunkRequest;
+using engine::EarlierWork;
+using engine::StreamKey;
 
 // A piece of work at one session: what it reaches, what of that is here, and what it holds of it from
 // acquire() to submitted().
@@ -36,14 +42,14 @@ struct Work {
     bool elsewhere;  // runs on another GPU, which reaches nothing here but what it names
     std::pmr::vector<ChunkRequest> needs;
     ChunkPins hold;
-    std::uint64_t begin_ns = 0;             // where a trace is written
-    std::uint64_t timing = 0;               // the piece of work as which the device times it; 0: it does not
-    TimedWork timed;                        // what for, if not for a trace
-    FencePtr spare;                         // to be recorded behind it
-    bool deep = false;                      // its stream is: it is not made to wait (Fences::is_deep)
-    bool leaves_event = true;               // behind it
-    std::uint64_t submission = 0;           // State::submitting's
-    std::uint64_t listing = 0;              // EarlierWork's latest as it began
+    std::uint64_t begin_ns = 0;    // where a trace is written
+    std::uint64_t timing = 0;      // the piece of work as which the device times it; 0: it does not
+    executor::TimedWork timed;     // what for, if not for a trace
+    executor::FencePtr spare;      // to be recorded behind it
+    bool deep = false;             // its stream is: it is not made to wait (Fences::is_deep)
+    bool leaves_event = true;      // behind it
+    std::uint64_t submission = 0;  // State::submitting's
+    std::uint64_t listing = 0;     // EarlierWork's latest as it began; 0: nothing may be taken for its
     std::vector<CUcontext> forbidden = {};  // forbidden_legacy(), before a call that nobody knows
     bool refused = false;                   // by the driver: it runs nothing
 };
@@ -197,6 +203,18 @@ class Session {
     void name(std::span<const engine::Address> addresses, std::span<const Range> ranges,
               std::pmr::vector<ChunkRequest>& needs);
 
+    // What work would name here, as it is now, in bytes.
+    struct Named {
+        std::uint64_t bytes = 0;        // of what it brings in, or finds
+        std::uint64_t aside_bytes = 0;  // of what it holds where it is (ChunkRequest::aside)
+        std::uint64_t beside_bytes =
+            0;  // of what else cannot leave; 0 where missing memory can be used in place
+        std::uint64_t budget_bytes = 0;
+        bool lacks = false;     // some of `bytes` is on the host
+        bool in_place = false;  // kernels can use that there
+    };
+    Named named(const WorkingSet& reach);
+
     // Finds what `work` reaches here, brings it in and makes its stream wait for it. After success submit the
     // work, unless it is nothing here, then call submitted(), whether the driver took it or not.
     CUresult acquire(Work& work);
@@ -237,10 +255,10 @@ class Session {
     // limit_now has changed.
     void limit_changed();
     // Others may use the GPU too from now on; null: they do not.
-    void share_by(std::unique_ptr<GpuShare> share);
+    void share_by(std::unique_ptr<executor::GpuShare> share);
     void share_on(const util::ShareTerms& terms);  // if it is shared
     // The same of host memory; `claims` outlive it.
-    void claim_host_by(HostClaims* claims);
+    void claim_host_by(executor::HostClaims* claims);
     void give_back_host(std::uint64_t lacking_bytes);
     bool is_shared() const { return share_ && share_->is_shared(); }
     // Whether what others have of it is to be looked at; then gives back what is beyond this process's share.
@@ -248,7 +266,7 @@ class Session {
     // The helper looks while the program makes no calls.
     enum class Looks { Program, Helper };
     void look_at_share(Looks who = Looks::Program);
-    GpuShare* share() const { return share_.get(); }  // null: it is not shared
+    executor::GpuShare* share() const { return share_.get(); }  // null: it is not shared
     // Has a helper look then, if it is shared (idle_helper.h).
     void help_while_idle();
 
@@ -315,51 +333,52 @@ class Session {
     bool capture_nears(CUstream stream, bool blocking);
 
   private:
-    void rest(SessionLock& lock) LMS_LOCKED;
+    void rest(executor::SessionLock& lock) LMS_LOCKED;
     std::vector<ChunkRequest> requests_at(engine::Address address, std::uint64_t bytes);
-    Asked bring_in_asked(std::span<const ChunkRequest> needs, ChunkPins& hold, SessionLock& lock) LMS_LOCKED;
+    Asked bring_in_asked(std::span<const ChunkRequest> needs, ChunkPins& hold,
+                         executor::SessionLock& lock) LMS_LOCKED;
     Session(Gpu gpu, std::unique_ptr<device::Port> port, std::unique_ptr<engine::Ranking> ranking);
     std::optional<engine::AllocationId> enter(std::uint64_t bytes, bool collects,
-                                              SessionLock& lock) LMS_LOCKED;
+                                              executor::SessionLock& lock) LMS_LOCKED;
     CUresult replace(engine::AllocationId id, CUmemGenericAllocationHandle real,
-                     SessionLock& lock) LMS_LOCKED;
+                     executor::SessionLock& lock) LMS_LOCKED;
     CUresult copy_to(engine::Address alias, std::uint64_t bytes, CUmemGenericAllocationHandle real,
                      std::span<const BufferPiece> pieces) LMS_UNLOCKED;
-    CUresult place(engine::AllocationId id, SessionLock& lock) LMS_LOCKED;
-    void place_together(std::span<const engine::ChunkId> chunks, SessionLock& lock) LMS_LOCKED;
-    CUresult place_chunk(engine::ChunkId id, SessionLock& lock) LMS_LOCKED;
+    CUresult place(engine::AllocationId id, executor::SessionLock& lock) LMS_LOCKED;
+    void place_together(std::span<const engine::ChunkId> chunks, executor::SessionLock& lock) LMS_LOCKED;
+    CUresult place_chunk(engine::ChunkId id, executor::SessionLock& lock) LMS_LOCKED;
     struct NewMemory {
         engine::ChunkId chunk;
         Block block;
     };
-    CUresult map_new(std::span<const NewMemory> found, SessionLock& lock) LMS_LOCKED;
+    CUresult map_new(std::span<const NewMemory> found, executor::SessionLock& lock) LMS_LOCKED;
     void find(std::span<const engine::Address> addresses, std::span<const engine::Address> only_read,
               std::span<const Range> ranges, std::pmr::vector<ChunkRequest>& needs) LMS_LOCKED;
     void forget_stream(StreamKey key) LMS_LOCKED;
     void forget_streams(std::span<const CUstream> streams) LMS_LOCKED;
     bool fence_earlier(CUstream stream);
-    void give_host_memory(const ChunkRequest& need, SessionLock& lock) LMS_LOCKED;
-    FencePtr announce(Work& work, SessionLock& lock) LMS_LOCKED;
+    void give_host_memory(const ChunkRequest& need, executor::SessionLock& lock) LMS_LOCKED;
+    executor::FencePtr announce(Work& work, executor::SessionLock& lock) LMS_LOCKED;
     void tell_policy(const Work& work, StreamKey stream) LMS_LOCKED;
     void tell_more(const Work& work, StreamKey stream, std::span<const engine::ChunkId> told) LMS_LOCKED;
-    void look_at_depth(Work& work, StreamKey stream, SessionLock& lock) LMS_LOCKED;
-    CUresult wait_for_fill(const Work& work, const FencePtr& fence);
+    void look_at_depth(Work& work, StreamKey stream, executor::SessionLock& lock) LMS_LOCKED;
+    CUresult wait_for_fill(const Work& work, const executor::FencePtr& fence);
     CUresult begin_unseen(Work& work);
     void end_unseen(const Work& work);
-    bool sees_use(SessionLock& lock) LMS_LOCKED;
+    bool sees_use(executor::SessionLock& lock) LMS_LOCKED;
 
     std::atomic<bool> padded_{false};  // some buffer's mappings go on past its end
     std::atomic<CUcontext> context_;   // worked through; null: it rests
     std::unique_ptr<device::Port> port_;
     std::unique_ptr<engine::Ranking> ranking_;
-    std::unique_ptr<State> state_;
-    std::unique_ptr<Migrator> migrator_;
+    std::unique_ptr<executor::State> state_;
+    std::unique_ptr<executor::Migrator> migrator_;
     NamingScratch scratch_ LMS_GUARDED;
-    std::unique_ptr<GpuShare> share_;  // null: the GPU is as if it were this process's alone
+    std::unique_ptr<executor::GpuShare> share_;  // null: the GPU is as if it were this process's alone
     // As its helper saw it last:
     std::uint64_t begun_before_ LMS_GUARDED = 0;  // submissions
     bool was_in_use_ LMS_GUARDED = false;
     std::unique_ptr<IdleHelper> idle_helper_;
 };
 
-}  // namespace lms::shim
+}  // namespace lms::session

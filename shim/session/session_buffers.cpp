@@ -22,7 +22,7 @@
 #include "shim/util/log.h"
 #include "shim/util/units.h"
 
-namespace lms::shim {
+namespace lms::session {
 
 using engine::ChunkId;
 using util::Clock;
@@ -36,12 +36,12 @@ std::uint64_t round_up(std::uint64_t bytes, std::uint64_t unit) {
 }  // namespace
 
 CUresult Session::allocate(std::uint64_t bytes, engine::Address& address, CUcontext owner, bool collects) {
-    State& state = *state_;
+    executor::State& state = *state_;
     std::vector<std::string> caller;
     if (trace::writer()) caller = trace::call_site();
     // After a kernel's fault the driver refuses; memory at hand would not show it.
     const CUresult health = port_->health();
-    SessionLock lock(state.mutex);
+    executor::SessionLock lock(state.mutex);
     if (health != CUDA_SUCCESS) {
         state.telemetry.announce_failure(health);
         return health;
@@ -70,16 +70,16 @@ CUresult Session::allocate(std::uint64_t bytes, engine::Address& address, CUcont
 
 namespace {
 
-void settle_frees(State& state, SessionLock& lock) LMS_LOCKED {
+void settle_frees(executor::State& state, executor::SessionLock& lock) LMS_LOCKED {
     if (state.engine.pending_frees.empty()) return;
-    poll_completions(state, lock);
-    free_completed(state, lock);
+    executor::poll_completions(state, lock);
+    executor::free_completed(state, lock);
 }
 
 // While this lives, other processes give back host memory that they can do without for `bytes` more here.
 class OthersGive {
   public:
-    OthersGive(State& state, std::uint64_t bytes, Clock::time_point until)
+    OthersGive(executor::State& state, std::uint64_t bytes, Clock::time_point until)
         : state_(state), bytes_(bytes), until_(until) {}
     ~OthersGive() LMS_LOCKED {
         if (state_.host_claims) state_.host_claims->lack(0);
@@ -88,8 +88,8 @@ class OthersGive {
     OthersGive& operator=(const OthersGive&) = delete;
 
     // After a refusal; false: there is nothing to wait for.
-    bool wait(SessionLock& lock) const LMS_LOCKED {
-        HostClaims* const claims = state_.host_claims;
+    bool wait(executor::SessionLock& lock) const LMS_LOCKED {
+        executor::HostClaims* const claims = state_.host_claims;
         const std::uint64_t needed =
             state_.engine.promised_host_bytes(state_.residency.allocated_bytes() + bytes_);
         if (!claims || !claims->may_come() || needed > state_.engine.host_limit_bytes() ||
@@ -102,20 +102,20 @@ class OthersGive {
     }
 
   private:
-    State& state_;
+    executor::State& state_;
     const std::uint64_t bytes_;
     const Clock::time_point until_;
 };
 
 // Whether `bytes` more may be allocated, if need be once streams have reached the frees of other buffers;
 // that is waited for, within a bound that begins anew with each.
-bool await_capacity(State& state, std::uint64_t bytes, SessionLock& lock) LMS_LOCKED {
+bool await_capacity(executor::State& state, std::uint64_t bytes, executor::SessionLock& lock) LMS_LOCKED {
     auto deadline = Clock::now() + bounds::kGivenBack;
     const OthersGive others(state, bytes, deadline);
-    while (!has_capacity(state, bytes)) {
+    while (!executor::has_capacity(state, bytes)) {
         if (state.engine.pending_frees.empty() && others.wait(lock)) continue;
         if (state.engine.pending_frees.empty() || Clock::now() >= deadline) return false;
-        const FencePtr fence = state.fences.fence_of(state.engine.pending_frees.oldest().free);
+        const executor::FencePtr fence = state.fences.fence_of(state.engine.pending_frees.oldest().free);
         unlocked(lock, [&] { return fence && wait_for(*fence, deadline - Clock::now()); });
         const std::uint64_t before = state.residency.allocated_bytes();
         settle_frees(state, lock);
@@ -126,13 +126,13 @@ bool await_capacity(State& state, std::uint64_t bytes, SessionLock& lock) LMS_LO
 
 // Whether an allocation of `bytes`, of which its caller asked for `asked`, is to fail for once
 // (LMS_SOFT_LIMIT).
-bool refuses_once(State& state, std::uint64_t bytes, std::uint64_t asked) LMS_LOCKED {
+bool refuses_once(executor::State& state, std::uint64_t bytes, std::uint64_t asked) LMS_LOCKED {
     const std::uint64_t used = state.residency.allocated_bytes();
     const bool awaited = state.soft_limit.awaits_retry();
     const bool refused = state.soft_limit.refuses(used, bytes, std::this_thread::get_id());
-    if (refused) note_refused_once(asked);
+    if (refused) telemetry::note_refused_once(asked);
     // Of this GPU's alone: another's may be waited for still.
-    if (awaited && !state.soft_limit.awaits_retry()) note_refused_once(0);
+    if (awaited && !state.soft_limit.awaits_retry()) telemetry::note_refused_once(0);
     if (!refused) return false;
     trace::add(trace::counters().refusals);
     log::info("an allocation of {} beyond LMS_SOFT_LIMIT fails once, with {} in use",
@@ -143,11 +143,12 @@ bool refuses_once(State& state, std::uint64_t bytes, std::uint64_t asked) LMS_LO
 }  // namespace
 
 // A buffer for which there is capacity, and no memory yet.
-std::optional<engine::AllocationId> Session::enter(std::uint64_t bytes, bool collects, SessionLock& lock) {
-    State& state = *state_;
+std::optional<engine::AllocationId> Session::enter(std::uint64_t bytes, bool collects,
+                                                   executor::SessionLock& lock) {
+    executor::State& state = *state_;
     const std::uint64_t rounded = round_up(bytes, state.granularity);
     const bool never = rounded < bytes || rounded > state.engine.capacity_bytes();
-    if (!never && !must_drain(state)) settle_frees(state, lock);  // else where there is no capacity
+    if (!never && !executor::must_drain(state)) settle_frees(state, lock);  // else where there is no capacity
     if (!never && collects && refuses_once(state, rounded, bytes)) return std::nullopt;
     if (never || !await_capacity(state, rounded, lock)) {
         state.telemetry.announce_no_capacity(bytes);
@@ -157,10 +158,10 @@ std::optional<engine::AllocationId> Session::enter(std::uint64_t bytes, bool col
     const auto taken = state.arena.take(rounded);
     if (!taken) return std::nullopt;
     const auto sizes = engine::cut(rounded, state.granularity,
-                                   engine::largest_chunk(budget_in_turn(state), state.granularity));
+                                   engine::largest_chunk(executor::budget_in_turn(state), state.granularity));
     state.large.largest_bytes = std::max(state.large.largest_bytes, rounded);
     const engine::AllocationId id = state.engine.add(*taken, bytes, sizes);
-    ++memory_changes;
+    ++program::memory_changes;
     state.owners.resize(std::max<std::size_t>(state.owners.size(), id + std::size_t{1}));
     state.owners[id] = nullptr;
     return id;
@@ -170,13 +171,13 @@ namespace {
 
 // For what will have to go to the host when a new chunk of `bytes` comes in: if the driver does not pin as
 // much as it may be asked for, it is the allocation that fails, not a launch.
-CUresult pin_ahead(State& state, std::uint64_t bytes, SessionLock& lock) LMS_LOCKED {
+CUresult pin_ahead(executor::State& state, std::uint64_t bytes, executor::SessionLock& lock) LMS_LOCKED {
     if (state.host_blocks.held_bytes() >= state.engine.promised_host_bytes(state.residency.allocated_bytes()))
         return CUDA_SUCCESS;
     Block block;
     if (state.host_blocks.create(bytes, block, lock) != CUDA_SUCCESS) return CUDA_ERROR_OUT_OF_MEMORY;
     state.engine.put(block);
-    settle_host(state);
+    executor::settle_host(state);
     return CUDA_SUCCESS;
 }
 
@@ -184,10 +185,10 @@ CUresult pin_ahead(State& state, std::uint64_t bytes, SessionLock& lock) LMS_LOC
 
 // Gives a new buffer its first memory: on the device as long as there is room without evicting, else on the
 // host.
-CUresult Session::place(engine::AllocationId id, SessionLock& lock) {
-    State& state = *state_;
+CUresult Session::place(engine::AllocationId id, executor::SessionLock& lock) {
+    executor::State& state = *state_;
     const engine::Residency& residency = state.residency;
-    const Holder holder(state);
+    const executor::Holder holder(state);
     const std::vector<ChunkId> chunks = residency.allocation(id).chunks;
     place_together(chunks, lock);
     for (const ChunkId chunk : chunks) {
@@ -205,8 +206,8 @@ CUresult Session::place(engine::AllocationId id, SessionLock& lock) {
 }
 
 // What of new chunks finds room on the device without evicting. The rest stays without memory.
-void Session::place_together(std::span<const ChunkId> chunks, SessionLock& lock) {
-    State& state = *state_;
+void Session::place_together(std::span<const ChunkId> chunks, executor::SessionLock& lock) {
+    executor::State& state = *state_;
     const engine::Residency& residency = state.residency;
     const auto is_empty = [&](ChunkId id)
                               LMS_LOCKED { return residency.chunk(id).state == engine::State::Empty; };
@@ -232,8 +233,8 @@ void Session::place_together(std::span<const ChunkId> chunks, SessionLock& lock)
 
 // A pointer to memory that was freed may name the chunk as soon as it has its address: whoever brings it in
 // for that has placed it.
-CUresult Session::place_chunk(ChunkId id, SessionLock& lock) {
-    State& state = *state_;
+CUresult Session::place_chunk(ChunkId id, executor::SessionLock& lock) {
+    executor::State& state = *state_;
     const engine::Residency& residency = state.residency;
     const auto where = [&]() LMS_LOCKED { return residency.chunk(id).state; };
     const std::uint64_t bytes = residency.chunk(id).bytes;
@@ -248,10 +249,10 @@ CUresult Session::place_chunk(ChunkId id, SessionLock& lock) {
             continue;
         }
         const std::uint64_t held = state.device_blocks.held_bytes();
-        begin_pressure(state, lock);
+        executor::begin_pressure(state, lock);
         // What a trial of moves was made on, for one.
         if (state.device_blocks.held_bytes() < held) continue;
-        if (state.trial == State::Trial::Distrusted) return CUDA_ERROR_OUT_OF_MEMORY;
+        if (state.trial == executor::State::Trial::Distrusted) return CUDA_ERROR_OUT_OF_MEMORY;
         state.telemetry.announce_pressure();
         // Where host memory cannot be mapped, nothing can reach the chunk before a launch that names it
         // brings it in.
@@ -260,18 +261,19 @@ CUresult Session::place_chunk(ChunkId id, SessionLock& lock) {
         if (host && where() == engine::State::Empty) return map_new(std::array{NewMemory{id, *host}}, lock);
         if (host) state.engine.put(*host);
         if (host || where() != engine::State::Empty) continue;
-        if (drains || !must_drain(state)) return CUDA_ERROR_OUT_OF_MEMORY;
+        if (drains || !executor::must_drain(state)) return CUDA_ERROR_OUT_OF_MEMORY;
         drains = true;
     }
 }
 
 // Maps the first memory behind chunks: all or none.
-CUresult Session::map_new(std::span<const NewMemory> found, SessionLock& lock) {
-    State& state = *state_;
-    std::vector<Remap> remaps;
+CUresult Session::map_new(std::span<const NewMemory> found, executor::SessionLock& lock) {
+    executor::State& state = *state_;
+    std::vector<executor::Remap> remaps;
     for (const NewMemory& one : found) {
         state.engine.begin_placing(one.chunk);
-        for (Remap& each : remaps_of(state, one.chunk, {}, one.block)) remaps.push_back(std::move(each));
+        for (executor::Remap& each : remaps_of(state, one.chunk, {}, one.block))
+            remaps.push_back(std::move(each));
     }
     const bool mapped = unlocked(lock, [&] { return remap(*port_, remaps) == CUDA_SUCCESS; });
     for (const NewMemory& one : found) state.engine.placed(one.chunk, one.block, mapped);
@@ -283,27 +285,28 @@ CUresult Session::allocate_on(CUstream stream, std::uint64_t bytes, engine::Addr
     std::vector<std::string> caller;
     if (trace::writer()) caller = trace::call_site();
     {
-        State& state = *state_;
+        executor::State& state = *state_;
         const std::uint64_t rounded = round_up(bytes, state.granularity);
         const StreamKey key = state.fences.key_of(stream);
         if (rounded != bytes) padded_ = true;
         const CUresult health = port_->health();
-        SessionLock lock(state.mutex);
+        executor::SessionLock lock(state.mutex);
         if (health != CUDA_SUCCESS) {
             state.telemetry.announce_failure(health);
             return health;
         }
         auto id = state.engine.pending_frees.take(key, rounded);
-        if (!id && rounded >= bytes && !has_capacity(state, rounded)) {
+        if (!id && rounded >= bytes && !executor::has_capacity(state, rounded)) {
             settle_frees(state, lock);
             // The stream may be long in coming to its frees: one that is larger than need be will do.
-            if (!has_capacity(state, rounded)) id = state.engine.pending_frees.take(key, rounded, false);
+            if (!executor::has_capacity(state, rounded))
+                id = state.engine.pending_frees.take(key, rounded, false);
             if (id) padded_ = true;
         }
         if (id) {
             state.telemetry.note_free(*id);
             state.engine.revive(*id, bytes);
-            ++memory_changes;
+            ++program::memory_changes;
             state.owners[*id] = nullptr;
             state.telemetry.note_allocation(*id, caller);
             address = state.residency.allocation(*id).address;
@@ -316,7 +319,8 @@ CUresult Session::allocate_on(CUstream stream, std::uint64_t bytes, engine::Addr
 namespace {
 
 // The buffer that starts there and has not been freed.
-std::optional<engine::AllocationId> live_at(const State& state, engine::Address address) LMS_LOCKED {
+std::optional<engine::AllocationId> live_at(const executor::State& state,
+                                            engine::Address address) LMS_LOCKED {
     state.mutex.check_held();
     const auto id = state.residency.allocation_at(address);
     if (!id || state.residency.allocation(*id).address != address || state.residency.allocation(*id).dead)
@@ -327,13 +331,13 @@ std::optional<engine::AllocationId> live_at(const State& state, engine::Address 
 }  // namespace
 
 bool Session::can_free(engine::Address address) {
-    const SessionLock lock(state_->mutex);
+    const executor::SessionLock lock(state_->mutex);
     return live_at(*state_, address).has_value();
 }
 
 CUresult Session::free(engine::Address address) {
-    State& state = *state_;
-    SessionLock lock(state.mutex);
+    executor::State& state = *state_;
+    executor::SessionLock lock(state.mutex);
     const auto id = live_at(state, address);
     if (!id) return CUDA_ERROR_INVALID_VALUE;
     state.engine.kill(*id);  // a second free, while this one waits, finds nothing
@@ -342,14 +346,14 @@ CUresult Session::free(engine::Address address) {
 }
 
 std::optional<CUresult> Session::wait_beside_captures(CUcontext context) {
-    State& state = *state_;
+    executor::State& state = *state_;
     {
-        SessionLock lock(state.mutex);
-        if (!fence_beside_captures(state, context, lock)) return std::nullopt;
+        executor::SessionLock lock(state.mutex);
+        if (!executor::fence_beside_captures(state, context, lock)) return std::nullopt;
         for (const engine::Use& use : state.fences.latest_of_program()) {
-            while (const FencePtr fence = state.fences.fence_of(use)) {
+            while (const executor::FencePtr fence = state.fences.fence_of(use)) {
                 unlocked(lock, [&] { wait_for(*fence, bounds::kStalledWork); });
-                poll_completions(state, lock);
+                executor::poll_completions(state, lock);
             }
         }
     }
@@ -357,16 +361,16 @@ std::optional<CUresult> Session::wait_beside_captures(CUcontext context) {
 }
 
 std::optional<CUresult> Session::wait_beside_moves(CUcontext context) {
-    State& state = *state_;
+    executor::State& state = *state_;
     if (!works_through(context) || !state.under_pressure.load()) return std::nullopt;
     {
-        SessionLock lock(state.mutex);
-        poll_completions(state, lock);
+        executor::SessionLock lock(state.mutex);
+        executor::poll_completions(state, lock);
         if (!state.engine.copies_under_way()) return std::nullopt;
     }
-    std::vector<FencePtr> fences;
-    if (!fence_streams(state, context, fences)) return std::nullopt;
-    for (const FencePtr& fence : fences) {
+    std::vector<executor::FencePtr> fences;
+    if (!executor::fence_streams(state, context, fences)) return std::nullopt;
+    for (const executor::FencePtr& fence : fences) {
         while (!wait_for(*fence, bounds::kStalledWork)) {
         }
     }
@@ -374,12 +378,12 @@ std::optional<CUresult> Session::wait_beside_moves(CUcontext context) {
 }
 
 CUresult Session::free_on(CUstream stream, engine::Address address, const std::function<void()>& going) {
-    State& state = *state_;
+    executor::State& state = *state_;
     CUresult recorded = CUDA_SUCCESS;
-    FencePtr fence = state.fences.record(stream, &recorded);
+    executor::FencePtr fence = state.fences.record(stream, &recorded);
     if (!fence) return recorded;
     going();
-    SessionLock lock(state.mutex);
+    executor::SessionLock lock(state.mutex);
     const auto id = live_at(state, address);
     if (!id) return CUDA_ERROR_INVALID_VALUE;
     state.engine.kill(*id);
@@ -388,14 +392,14 @@ CUresult Session::free_on(CUstream stream, engine::Address address, const std::f
     const StreamKey key = fence->stream();
     state.engine.pending_frees.add(
         {*id, state.fences.add(std::move(fence)), key, state.residency.allocation(*id).bytes});
-    poll_completions(state, lock);
+    executor::poll_completions(state, lock);
     return CUDA_SUCCESS;
 }
 
 CUresult Session::visible_memory(device::MemoryInfo& info) {
-    SessionLock lock(state_->mutex);
+    executor::SessionLock lock(state_->mutex);
     settle_frees(*state_, lock);
-    return shim::visible_memory(*state_, lock, info);
+    return executor::visible_memory(*state_, lock, info);
 }
 
-}  // namespace lms::shim
+}  // namespace lms::session

@@ -2,6 +2,7 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "shim/executor/budget.h"
@@ -11,13 +12,13 @@
 #include "shim/util/bounds.h"
 #include "shim/util/log.h"
 
-namespace lms::shim {
+namespace lms::session {
 
 namespace {
 
 // What is pinned goes with the context it was pinned in: moves what buffers have there into memory pinned in
 // the one that is worked through now. Nothing else moves meanwhile.
-void pin_again(State& state, SessionLock& lock) LMS_LOCKED {
+void pin_again(executor::State& state, executor::SessionLock& lock) LMS_LOCKED {
     state.engine.drop_copies();
     for (const engine::AllocationId id : state.residency.allocations()) {
         const std::vector<engine::ChunkId> chunks = state.residency.allocation(id).chunks;
@@ -40,7 +41,7 @@ void pin_again(State& state, SessionLock& lock) LMS_LOCKED {
             // A copy in another context may use it where it is.
             while (on_host() && !state.residency.may_come_in(chunk)) {
                 state.changed.wait_for(lock, bounds::kQuickGlance);
-                poll_completions(state, lock);
+                executor::poll_completions(state, lock);
             }
             // Freed meanwhile, it needs none.
             if (on_host()) {
@@ -52,11 +53,11 @@ void pin_again(State& state, SessionLock& lock) LMS_LOCKED {
         }
     }
     state.host_blocks.trim(UINT64_MAX, lock);
-    settle_host(state);
+    executor::settle_host(state);
 }
 
 // What is on the host of memory that no context takes with it, in memory that none does either.
-void keep_unpinned(State& state) LMS_LOCKED {
+void keep_unpinned(executor::State& state) LMS_LOCKED {
     state.engine.drop_copies();
     for (const auto& [id, buffer] : state.program_buffers) {
         for (const engine::ChunkId chunk : state.residency.allocation(id).chunks) {
@@ -88,10 +89,10 @@ std::array<CUstream, 2> streams_of_moves(const device::Port& port) {
 }  // namespace
 
 CUresult Session::admit(CUdevice device) {
-    State& state = *state_;
+    executor::State& state = *state_;
     port_->add_peer(device);
     CUresult status = CUDA_SUCCESS;
-    SessionLock lock(state.mutex);
+    executor::SessionLock lock(state.mutex);
     migrator_->run_quiesced(lock, [&]() LMS_LOCKED {
         for (const engine::AllocationId id : state.residency.allocations()) {
             if (state.program_buffers.contains(id)) continue;  // it says itself who may reach it
@@ -125,24 +126,28 @@ CUresult Session::wake(CUcontext context) {
     const CUresult status = port_->work_through(context);
     if (status != CUDA_SUCCESS) return status;
     context_ = context;
-    SessionLock lock(state_->mutex);
+    executor::SessionLock lock(state_->mutex);
     if (!port_->maps_host_memory()) pin_again(*state_, lock);
-    const CUresult refreshed = refresh_budget(*state_, lock);
-    if (refreshed == CUDA_SUCCESS) set_trial_block_apart(*state_, lock);
+    const CUresult refreshed = executor::refresh_budget(*state_, lock);
+    if (refreshed == CUDA_SUCCESS) executor::set_trial_block_apart(*state_, lock);
     return refreshed;
 }
 
 void Session::see_work_over() {
-    State& state = *state_;
-    SessionLock lock(state.mutex);
+    executor::State& state = *state_;
+    executor::SessionLock lock(state.mutex);
     state.changed.wait_for(lock, bounds::kOtherThread, [&]() LMS_LOCKED { return !state.earlier.asking; });
-    look_at_earlier_work(state, lock);
-    poll_completions(state, lock);
+    executor::look_at_earlier_work(state, lock);
+    executor::poll_completions(state, lock);
 }
 
 void Session::context_ending(CUcontext context, CUcontext next) {
     if (!works_through(context)) return;
-    SessionLock lock(state_->mutex);
+    executor::SessionLock lock(state_->mutex);
+    // A trial moves memory of its own in the context.
+    using Trial = executor::State::Trial;
+    const auto trial_is_over = [&]() LMS_LOCKED { return state_->trial != Trial::Running; };
+    state_->changed.wait(lock, trial_is_over);
     if (!next && state_->program_buffers.empty()) return;
     migrator_->run_quiesced(lock, [&]() LMS_LOCKED {
         if (!next) {
@@ -150,7 +155,12 @@ void Session::context_ending(CUcontext context, CUcontext next) {
             return;
         }
         const auto before = streams_of_moves(*port_);
+        // Another may have begun while the turn was waited for; none does while the context is changed.
+        state_->changed.wait(lock, trial_is_over);
+        const Trial trial = std::exchange(state_->trial, Trial::Running);
         const CUresult status = unlocked(lock, [&] { return port_->work_through(next); });
+        state_->trial = trial;
+        state_->changed.notify_all();
         if (status != CUDA_SUCCESS) {
             log::error("GPU {}: its last context is destroyed (error {}): managed memory cannot move",
                        device(), static_cast<int>(status));
@@ -164,13 +174,13 @@ void Session::context_ending(CUcontext context, CUcontext next) {
 
 void Session::context_stays(CUcontext context) {
     if (!works_through(context) || port_->maps_host_memory()) return;
-    SessionLock lock(state_->mutex);
+    executor::SessionLock lock(state_->mutex);
     if (!state_->program_buffers.empty())
         migrator_->run_quiesced(lock, [&]() LMS_LOCKED { pin_again(*state_, lock); });
 }
 
 std::vector<Buffer> Session::buffers_of(CUcontext context) {
-    const SessionLock lock(state_->mutex);
+    const executor::SessionLock lock(state_->mutex);
     std::vector<Buffer> buffers;
     for (const engine::AllocationId id : state_->residency.allocations()) {
         const engine::Allocation& buffer = state_->residency.allocation(id);
@@ -183,19 +193,19 @@ std::vector<Buffer> Session::buffers_of(CUcontext context) {
 }
 
 void Session::context_gone(CUcontext context, std::span<const CUstream> streams) {
-    State& state = *state_;
-    SessionLock lock(state.mutex);
+    executor::State& state = *state_;
+    executor::SessionLock lock(state.mutex);
     const bool last = works_through(context);
     if (last) {
         context_ = nullptr;
         forget_streams(streams_of_moves(*port_));
     }
     port_->leave(context);
-    earlier_work_gone(state, [&](const EarlierWork::In& in) { return in.context == context; });
-    forget_stream(Fences::legacy_key(context));
-    forget_stream(Fences::context_key(context));
+    executor::earlier_work_gone(state, [&](const EarlierWork::In& in) { return in.context == context; });
+    forget_stream(executor::Fences::legacy_key(context));
+    forget_stream(executor::Fences::context_key(context));
     forget_streams(streams);
-    poll_completions(state, lock);
+    executor::poll_completions(state, lock);
     // All of them at once, before the lock is dropped: others give back what they find freed.
     std::vector<engine::AllocationId> going;
     for (const engine::AllocationId id : state.residency.allocations()) {
@@ -210,15 +220,15 @@ void Session::context_gone(CUcontext context, std::span<const CUstream> streams)
 }
 
 // Without a context: what it took is given back, and it begins anew.
-void Session::rest(SessionLock& lock) {
-    State& state = *state_;
+void Session::rest(executor::SessionLock& lock) {
+    executor::State& state = *state_;
     // Memory that no context takes with it is where it is, and is to be looked at still.
-    if (state.program_buffers.empty()) end_pressure(state);
+    if (state.program_buffers.empty()) executor::end_pressure(state);
     state.engine.all_work_is_over();
     state.earlier = {.begun = state.earlier.begun, .listings = state.earlier.listings};
-    poll_completions(state, lock);
+    executor::poll_completions(state, lock);
     state.engine.drop_copies();
-    give_back_trial_block(state);
+    executor::give_back_trial_block(state);
     state.device_blocks.trim(UINT64_MAX, lock);
     if (port_->maps_host_memory()) {
         state.host_blocks.trim(UINT64_MAX, lock);
@@ -226,7 +236,7 @@ void Session::rest(SessionLock& lock) {
         state.host_blocks.abandon();
     }
     unlocked(lock, [&] { port_->settle(); });
-    settle_host(state);
+    executor::settle_host(state);
 }
 
-}  // namespace lms::shim
+}  // namespace lms::session

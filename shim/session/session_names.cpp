@@ -7,7 +7,7 @@
 #include "shim/session/session.h"
 #include "shim/util/mutex.h"
 
-namespace lms::shim {
+namespace lms::session {
 
 using engine::ChunkId;
 
@@ -15,7 +15,8 @@ namespace {
 
 // A guard gap of one granule is before and after each buffer (State::arena). Between two buffers it belongs
 // half to each, else all of it to the one there is.
-std::optional<engine::AllocationId> allocation_near(const State& state, engine::Address address) LMS_LOCKED {
+std::optional<engine::AllocationId> allocation_near(const executor::State& state,
+                                                    engine::Address address) LMS_LOCKED {
     const engine::Residency& residency = state.residency;
     if (const auto id = residency.allocation_at(address)) return id;
     const auto before = residency.allocation_at(address - state.granularity);
@@ -26,8 +27,8 @@ std::optional<engine::AllocationId> allocation_near(const State& state, engine::
 
 // What the program has mapped around `address`, or `near` it.
 std::optional<Buffer> run_at(engine::Address address, std::uint64_t near) {
-    const util::SharedLock lock(program_addresses().mutex);
-    const AddressRange run = program_addresses().book.run_at(address, near);
+    const util::SharedLock lock(program::program_addresses().mutex);
+    const program::AddressRange run = program::program_addresses().book.run_at(address, near);
     if (run.end == 0) return std::nullopt;
     return Buffer{run.begin, run.end - run.begin, nullptr};
 }
@@ -35,9 +36,9 @@ std::optional<Buffer> run_at(engine::Address address, std::uint64_t near) {
 // Whether the program has mapped all of a range, and somebody may reach it there.
 bool program_can_use(engine::Address address, std::uint64_t bytes) {
     if (address + bytes < address) return false;
-    const util::SharedLock lock(program_addresses().mutex);
+    const util::SharedLock lock(program::program_addresses().mutex);
     engine::Address at = address;
-    for (const View& view : program_addresses().book.in(address, bytes)) {
+    for (const program::View& view : program::program_addresses().book.in(address, bytes)) {
         const auto reaches = [](const CUmemAccessDesc& access) {
             return access.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
         };
@@ -52,7 +53,7 @@ bool program_can_use(engine::Address address, std::uint64_t bytes) {
 
 std::optional<Buffer> Session::buffer_at(engine::Address address) {
     if (!spans(address)) return run_at(address, 0);
-    const SessionLock lock(state_->mutex);
+    const executor::SessionLock lock(state_->mutex);
     const auto id = state_->residency.allocation_at(address);
     if (!id) return std::nullopt;
     const engine::Allocation& buffer = state_->residency.allocation(*id);
@@ -60,10 +61,10 @@ std::optional<Buffer> Session::buffer_at(engine::Address address) {
 }
 
 bool Session::holds(engine::Address address, std::uint64_t bytes) {
-    if (!padded_.load() && fast_path_gate.is_open()) return true;
+    if (!padded_.load() && program::fast_path_gate.is_open()) return true;
     if (!spans(address)) [[unlikely]]
         return program_can_use(address, bytes);
-    const SessionLock lock(state_->mutex);
+    const executor::SessionLock lock(state_->mutex);
     const auto id = state_->residency.allocation_at(address);
     if (!id) return false;
     const engine::Allocation& buffer = state_->residency.allocation(*id);
@@ -73,7 +74,7 @@ bool Session::holds(engine::Address address, std::uint64_t bytes) {
 
 std::optional<Buffer> Session::buffer_near(engine::Address address) {
     if (!spans(address)) return run_at(address, state_->granularity);
-    const SessionLock lock(state_->mutex);
+    const executor::SessionLock lock(state_->mutex);
     const auto id = allocation_near(*state_, address);
     if (!id) return std::nullopt;
     return Buffer{state_->residency.allocation(*id).address, state_->residency.allocation(*id).bytes,
@@ -86,7 +87,7 @@ namespace {
 class Naming {
   public:
     // `names`: how many pointers there will be.
-    Naming(State& state, NamingScratch& scratch, std::size_t names,
+    Naming(executor::State& state, NamingScratch& scratch, std::size_t names,
            std::pmr::vector<ChunkRequest>& needs) LMS_LOCKED : state_(state),
                                                                scratch_(scratch),
                                                                needs_(needs) {
@@ -128,8 +129,8 @@ class Naming {
     }
     // The same of what the program has mapped, whose reservation is divided.
     void begins_in_view(engine::Address address) LMS_LOCKED {
-        const util::SharedLock lock(program_addresses().mutex);
-        if (const auto all = program_addresses().book.reservation_of(address))
+        const util::SharedLock lock(program::program_addresses().mutex);
+        if (const auto all = program::program_addresses().book.reservation_of(address))
             state_.large.parts.begins(all->begin, address - all->begin, state_.engine.works());
     }
 
@@ -162,29 +163,31 @@ class Naming {
 
     // What the program has mapped of this GPU's: by the name that it has here.
     void views_at(std::span<const engine::Address> pointers, bool written) LMS_LOCKED {
-        const util::SharedLock lock(program_addresses().mutex);
+        const util::SharedLock lock(program::program_addresses().mutex);
         for (const engine::Address pointer : pointers) {
             if (state_.arena.contains(pointer)) continue;
-            const AddressRange run = program_addresses().book.run_at(pointer, state_.granularity);
-            AddressRange meant = run;
+            const program::AddressRange run =
+                program::program_addresses().book.run_at(pointer, state_.granularity);
+            program::AddressRange meant = run;
             std::uint32_t ordinal = 0;
-            const auto all = program_addresses().book.reservation_of(pointer);
-            if (all && pointer - run.begin < run.end - run.begin && is_large(state_, run.end - run.begin)) {
+            const auto all = program::program_addresses().book.reservation_of(pointer);
+            if (all && pointer - run.begin < run.end - run.begin &&
+                executor::is_large(state_, run.end - run.begin)) {
                 const std::uint64_t end = state_.large.parts.end_of(
                     all->begin, pointer - all->begin, run.end - all->begin, state_.engine.works());
                 meant = {pointer, all->begin + end};
                 ordinal = ++parts_;
             }
-            program_addresses().book.each_of_run(pointer, state_.granularity,
-                                                 [&](const View& view) LMS_LOCKED {
-                                                     if (is_here(view))
-                                                         part_of_view(view, meant, written, ordinal);
-                                                 });
+            program::program_addresses().book.each_of_run(pointer, state_.granularity,
+                                                          [&](const program::View& view) LMS_LOCKED {
+                                                              if (is_here(view))
+                                                                  part_of_view(view, meant, written, ordinal);
+                                                          });
         }
     }
     void views_in(const Range& all) LMS_LOCKED {
-        const util::SharedLock lock(program_addresses().mutex);
-        for (const View& view : program_addresses().book.in(all.address, all.bytes)) {
+        const util::SharedLock lock(program::program_addresses().mutex);
+        for (const program::View& view : program::program_addresses().book.in(all.address, all.bytes)) {
             if (!is_here(view)) continue;
             const engine::Address begin = std::max(all.address, view.address);
             const engine::Address end = std::min(all.address + all.bytes, view.end());
@@ -200,11 +203,11 @@ class Naming {
     // Whether to bring in only what a pointer is thought to mean: the rest of a buffer that takes more than
     // its share of the GPU would push out what other work needs.
     bool in_parts(const engine::Allocation& buffer) const LMS_LOCKED {
-        return has_large_ && is_large(state_, buffer.bytes);
+        return has_large_ && executor::is_large(state_, buffer.bytes);
     }
     // What a pointer means of a buffer. The rest is held where it is, for the pointer may lead there.
     // `ordinal`: ChunkRequest::part.
-    void part(const engine::Allocation& buffer, AddressRange meant, bool written,
+    void part(const engine::Allocation& buffer, program::AddressRange meant, bool written,
               std::uint32_t ordinal) LMS_LOCKED {
         if (!known(buffer.chunks.front())) {
             for (const ChunkId chunk : buffer.chunks) needs_[add(chunk, false, written, false)].aside = true;
@@ -220,7 +223,8 @@ class Naming {
             if (need.part == 0) need.part = ordinal;
         }
     }
-    void part_of_view(const View& view, AddressRange meant, bool written, std::uint32_t ordinal) LMS_LOCKED {
+    void part_of_view(const program::View& view, program::AddressRange meant, bool written,
+                      std::uint32_t ordinal) LMS_LOCKED {
         const auto id = state_.residency.allocation_at(view.home);
         if (!id || state_.residency.allocation(*id).dead) return;
         const engine::Address begin = std::clamp(meant.begin, view.address, view.end());
@@ -229,7 +233,9 @@ class Naming {
              {view.home + (begin - view.address), view.home + (end - view.address)}, written, ordinal);
     }
 
-    bool is_here(const View& view) const { return view.is_managed() && view.device == state_.device; }
+    bool is_here(const program::View& view) const {
+        return view.is_managed() && view.device == state_.device;
+    }
     const NamingScratch::Named* known(ChunkId id) const LMS_LOCKED {
         const NamingScratch::Named& named = scratch_.named[id];
         return named.naming == scratch_.namings ? &named : nullptr;
@@ -241,11 +247,11 @@ class Naming {
         return needs_.size() - 1;
     }
 
-    State& state_;
+    executor::State& state_;
     NamingScratch& scratch_;
     std::pmr::vector<ChunkRequest>& needs_;
     std::uint32_t parts_ = 0;  // pointers into large buffers so far
-    const bool has_large_ = is_large(state_, state_.large.largest_bytes);
+    const bool has_large_ = executor::is_large(state_, state_.large.largest_bytes);
 };
 
 constexpr std::size_t kMeanings = 256;
@@ -254,7 +260,7 @@ constexpr std::size_t kMostNeeds = 64;  // of one that is kept
 // Where the meaning of these addresses is or will be; null where something has just come or gone.
 NamingScratch::Meaning* meaning_of(NamingScratch& scratch, std::span<const engine::Address> addresses,
                                    std::span<const engine::Address> only_read) {
-    const std::uint64_t changes = memory_changes.load();
+    const std::uint64_t changes = program::memory_changes.load();
     if (std::exchange(scratch.changes, changes) != changes) return nullptr;
     std::uint64_t hash = addresses.size();
     for (const auto& named : {addresses, only_read}) {
@@ -277,15 +283,15 @@ bool is_known(const NamingScratch::Meaning& meaning, std::uint64_t changes,
 
 void Session::name(std::span<const engine::Address> addresses, std::span<const Range> ranges,
                    std::pmr::vector<ChunkRequest>& needs) {
-    const SessionLock lock(state_->mutex);
+    const executor::SessionLock lock(state_->mutex);
     find(addresses, {}, ranges, needs);
 }
 
 void Session::find(std::span<const engine::Address> addresses, std::span<const engine::Address> only_read,
                    std::span<const Range> ranges, std::pmr::vector<ChunkRequest>& needs) {
-    const bool views = managed_views.load(std::memory_order_relaxed);
+    const bool views = program::managed_views.load(std::memory_order_relaxed);
     const bool whole = addresses.size() + only_read.size() > 0 && ranges.empty() && !views &&
-                       !is_large(*state_, state_->large.largest_bytes);
+                       !executor::is_large(*state_, state_->large.largest_bytes);
     NamingScratch::Meaning* const meaning = whole ? meaning_of(scratch_, addresses, only_read) : nullptr;
     // Of a buffer that is freed since then nothing is held (gone()).
     if (meaning && is_known(*meaning, scratch_.changes, addresses, only_read)) {
@@ -326,4 +332,4 @@ void Session::find(std::span<const engine::Address> addresses, std::span<const e
     meaning->needs.assign(needs.begin(), needs.end());
 }
 
-}  // namespace lms::shim
+}  // namespace lms::session

@@ -6,13 +6,13 @@
 #include "shim/session/session.h"
 #include "shim/util/bounds.h"
 
-namespace lms::shim {
+namespace lms::session {
 
 using engine::ChunkId;
 
 CUresult Session::pin_resident(std::span<const ChunkRequest> needs, ResidentPins& kept) {
-    State& state = *state_;
-    SessionLock lock(state.mutex);
+    executor::State& state = *state_;
+    executor::SessionLock lock(state.mutex);
     state.engine.touch(needs);
     ChunkPins hold;
     // What is left on the host cannot be kept on the device.
@@ -34,7 +34,7 @@ CUresult Session::pin_resident(std::span<const ChunkRequest> needs, ResidentPins
     };
     while (filling()) {
         state.changed.wait_for(lock, bounds::kQuickGlance);
-        poll_completions(state, lock);
+        executor::poll_completions(state, lock);
     }
     for (const ChunkId id : hold.pinned) {
         // Who will reach it there, and what they do, is not told here.
@@ -49,7 +49,7 @@ CUresult Session::pin_resident(std::span<const ChunkRequest> needs, ResidentPins
 namespace {
 
 // What no longer records `kept`, or is never told that it does not, holds back no addresses.
-void drop_recorded(State& state, const ResidentPins& kept) LMS_LOCKED {
+void drop_recorded(executor::State& state, const ResidentPins& kept) LMS_LOCKED {
     for (const ResidentPins::One& one : kept.chunks) {
         if (const auto free = state.recorded.drop(one.serial))
             state.arena.give_back(free->begin, free->bytes);
@@ -59,14 +59,14 @@ void drop_recorded(State& state, const ResidentPins& kept) LMS_LOCKED {
 }  // namespace
 
 void Session::unpin_resident(const ResidentPins& kept) {
-    const SessionLock lock(state_->mutex);
+    const executor::SessionLock lock(state_->mutex);
     for (const ResidentPins::One& one : kept.chunks) state_->engine.unpin_resident(one.chunk, one.serial);
     drop_recorded(*state_, kept);
     state_->changed.notify_all();
 }
 
 void Session::leave_pinned(const ResidentPins& kept) {
-    const SessionLock lock(state_->mutex);
+    const executor::SessionLock lock(state_->mutex);
     drop_recorded(*state_, kept);
 }
 
@@ -75,7 +75,7 @@ void Session::reached() {
 }
 
 void Session::unpin_reached(const ResidentPins& kept) {
-    const SessionLock lock(state_->mutex);
+    const executor::SessionLock lock(state_->mutex);
     --state_->reached;
     const std::vector<engine::Use> uses = state_->fences.latest();
     for (const ResidentPins::One& one : kept.chunks)
@@ -84,4 +84,4 @@ void Session::unpin_reached(const ResidentPins& kept) {
     state_->changed.notify_all();
 }
 
-}  // namespace lms::shim
+}  // namespace lms::session

@@ -10,7 +10,7 @@
 #include "shim/trace/writer.h"
 #include "shim/util/bounds.h"
 
-namespace lms::shim {
+namespace lms::session {
 
 using engine::ChunkId;
 
@@ -20,7 +20,7 @@ namespace {
 // while moves of them end.
 class HeldStill {
   public:
-    HeldStill(State& state, engine::AllocationId id, SessionLock& lock) LMS_LOCKED
+    HeldStill(executor::State& state, engine::AllocationId id, executor::SessionLock& lock) LMS_LOCKED
         : state_(state),
           chunks_(state.residency.allocation(id).chunks) {
         const auto moves = [&](ChunkId chunk)
@@ -36,17 +36,17 @@ class HeldStill {
     HeldStill& operator=(const HeldStill&) = delete;
 
   private:
-    State& state_;
+    executor::State& state_;
     const std::vector<ChunkId> chunks_;
 };
 
 // The memory that a buffer has.
-std::vector<BufferPiece> pieces_of(const State& state, engine::AllocationId id) LMS_LOCKED {
+std::vector<BufferPiece> pieces_of(const executor::State& state, engine::AllocationId id) LMS_LOCKED {
     std::vector<BufferPiece> pieces;
     const engine::Allocation& buffer = state.residency.allocation(id);
     for (const ChunkId chunk : buffer.chunks) {
         const engine::Chunk& each = state.residency.chunk(chunk);
-        const Backing& backing = state.backing[chunk];
+        const engine::Backing& backing = state.backing[chunk];
         if (each.state == engine::State::Empty) continue;
         pieces.push_back({each.address - buffer.address,
                           each.state == engine::State::OnHost ? backing.host : backing.device});
@@ -55,9 +55,9 @@ std::vector<BufferPiece> pieces_of(const State& state, engine::AllocationId id) 
 }
 
 // Makes `view` of a buffer lead to that memory, or, `away`, to nothing any more.
-std::vector<Remap> remaps_of(std::span<const BufferPiece> pieces, const ProgramBuffer::Mapped& view,
-                             bool away) {
-    std::vector<Remap> remaps;
+std::vector<executor::Remap> remaps_of(std::span<const BufferPiece> pieces,
+                                       const executor::ProgramBuffer::Mapped& view, bool away) {
+    std::vector<executor::Remap> remaps;
     for (const BufferPiece& piece : pieces) {
         remaps.push_back({{view.address + piece.offset, view.access}, {}, piece.block});
         if (away) std::swap(remaps.back().from, remaps.back().to);
@@ -67,7 +67,7 @@ std::vector<Remap> remaps_of(std::span<const BufferPiece> pieces, const ProgramB
 
 // A mapping of the program's is one to it: where the context fails under the first part's end, the driver
 // would have taken the whole away before.
-CUresult take_away(device::Port& port, std::span<const Remap> parts) {
+CUresult take_away(device::Port& port, std::span<const executor::Remap> parts) {
     if (parts.empty()) return CUDA_SUCCESS;
     if (const CUresult status = remap(port, parts.first(1)); status != CUDA_SUCCESS) return status;
     const CUresult status = remap(port, parts.subspan(1));
@@ -76,18 +76,18 @@ CUresult take_away(device::Port& port, std::span<const Remap> parts) {
     return status;
 }
 
-ProgramBuffer::Mapped& view_at(ProgramBuffer& buffer, engine::Address address) {
-    return *std::ranges::find(buffer.views, address, &ProgramBuffer::Mapped::address);
+executor::ProgramBuffer::Mapped& view_at(executor::ProgramBuffer& buffer, engine::Address address) {
+    return *std::ranges::find(buffer.views, address, &executor::ProgramBuffer::Mapped::address);
 }
 
 }  // namespace
 
 CUresult Session::create(std::uint64_t bytes, engine::Address& home, bool collects) {
-    State& state = *state_;
+    executor::State& state = *state_;
     std::vector<std::string> caller;
     if (trace::writer()) caller = trace::call_site();
     if (const CUresult health = port_->health(); health != CUDA_SUCCESS) return health;
-    SessionLock lock(state.mutex);
+    executor::SessionLock lock(state.mutex);
     const auto id = enter(bytes, collects, lock);
     if (!id) return CUDA_ERROR_OUT_OF_MEMORY;
     state.program_buffers[*id];
@@ -97,13 +97,13 @@ CUresult Session::create(std::uint64_t bytes, engine::Address& home, bool collec
 }
 
 bool Session::keeps_program_memory() const {
-    const SessionLock lock(state_->mutex);
+    const executor::SessionLock lock(state_->mutex);
     return !state_->program_buffers.empty();
 }
 
 void Session::forget(engine::Address home) {
-    State& state = *state_;
-    SessionLock lock(state.mutex);
+    executor::State& state = *state_;
+    executor::SessionLock lock(state.mutex);
     const engine::AllocationId id = *state.residency.allocation_at(home);
     state.engine.kill(id);
     release(state, id, lock);
@@ -112,10 +112,10 @@ void Session::forget(engine::Address home) {
 }
 
 CUresult Session::map(engine::Address home, engine::Address address) {
-    State& state = *state_;
-    SessionLock lock(state.mutex);
+    executor::State& state = *state_;
+    executor::SessionLock lock(state.mutex);
     const engine::AllocationId id = *state.residency.allocation_at(home);
-    ProgramBuffer& buffer = state.program_buffers.at(id);
+    executor::ProgramBuffer& buffer = state.program_buffers.at(id);
     if (!buffer.placed) {
         const CUresult status = place(id, lock);
         if (status == CUDA_ERROR_OUT_OF_MEMORY)
@@ -125,20 +125,21 @@ CUresult Session::map(engine::Address home, engine::Address address) {
         note_levels(state);
     }
     const HeldStill still(state, id, lock);
-    const ProgramBuffer::Mapped view{address, {}};
-    const std::vector<Remap> remaps = remaps_of(pieces_of(state, id), view, false);
+    const executor::ProgramBuffer::Mapped view{address, {}};
+    const std::vector<executor::Remap> remaps = remaps_of(pieces_of(state, id), view, false);
     const CUresult status = unlocked(lock, [&] { return remap(*port_, remaps); });
     if (status == CUDA_SUCCESS) buffer.views.push_back(view);
     return status;
 }
 
 CUresult Session::unmap(engine::Address home, engine::Address address) {
-    State& state = *state_;
-    SessionLock lock(state.mutex);
+    executor::State& state = *state_;
+    executor::SessionLock lock(state.mutex);
     const engine::AllocationId id = *state.residency.allocation_at(home);
-    ProgramBuffer& buffer = state.program_buffers.at(id);
+    executor::ProgramBuffer& buffer = state.program_buffers.at(id);
     const HeldStill still(state, id, lock);
-    const std::vector<Remap> remaps = remaps_of(pieces_of(state, id), view_at(buffer, address), true);
+    const std::vector<executor::Remap> remaps =
+        remaps_of(pieces_of(state, id), view_at(buffer, address), true);
     const CUresult status = unlocked(lock, [&] { return take_away(*port_, remaps); });
     if (status == CUDA_SUCCESS) {
         state.program_pins.end_at(address, state.residency.allocation(id).bytes);
@@ -149,17 +150,17 @@ CUresult Session::unmap(engine::Address home, engine::Address address) {
 
 CUresult Session::set_access(engine::Address home, engine::Address address,
                              std::span<const CUmemAccessDesc> access) {
-    State& state = *state_;
-    SessionLock lock(state.mutex);
+    executor::State& state = *state_;
+    executor::SessionLock lock(state.mutex);
     const engine::AllocationId id = *state.residency.allocation_at(home);
-    ProgramBuffer& buffer = state.program_buffers.at(id);
+    executor::ProgramBuffer& buffer = state.program_buffers.at(id);
     const HeldStill still(state, id, lock);
     const std::vector<BufferPiece> pieces = pieces_of(state, id);
-    const Access before = view_at(buffer, address).access;
+    const program::Access before = view_at(buffer, address).access;
     // What nobody has set yet is none.
-    Access undo(access.begin(), access.end());
+    program::Access undo(access.begin(), access.end());
     for (CUmemAccessDesc& each : undo) each.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
-    for (const CUmemAccessDesc& each : before) set(undo, each);
+    for (const CUmemAccessDesc& each : before) program::set(undo, each);
     const CUresult status = unlocked(lock, [&] {
         const auto set_one = [&](const BufferPiece& piece, std::span<const CUmemAccessDesc> now) {
             return piece.block.pinned ? CUDA_SUCCESS
@@ -174,7 +175,7 @@ CUresult Session::set_access(engine::Address home, engine::Address address,
         return CUDA_SUCCESS;
     });
     if (status != CUDA_SUCCESS) return status;
-    for (const CUmemAccessDesc& each : access) set(view_at(buffer, address).access, each);
+    for (const CUmemAccessDesc& each : access) program::set(view_at(buffer, address).access, each);
     return CUDA_SUCCESS;
 }
 
@@ -183,7 +184,7 @@ namespace {
 // While it lives nobody is given the chunks of a buffer: work that needs them waits. They end as they were.
 class Away {
   public:
-    Away(State& state, engine::AllocationId id) LMS_LOCKED : state_(state) {
+    Away(executor::State& state, engine::AllocationId id) LMS_LOCKED : state_(state) {
         for (const ChunkId chunk : state.residency.allocation(id).chunks)
             before_.push_back({chunk, state.engine.begin_replacing(chunk)});
     }
@@ -199,19 +200,19 @@ class Away {
         ChunkId chunk;
         engine::State state;
     };
-    State& state_;
+    executor::State& state_;
     std::vector<Before> before_;
 };
 
 }  // namespace
 
 bool Session::is_used(engine::Address home) {
-    State& state = *state_;
-    SessionLock lock(state.mutex);
+    executor::State& state = *state_;
+    executor::SessionLock lock(state.mutex);
     // From here on somebody looks at what work reaches.
-    begin_pressure(state, lock);
-    poll_completions(state, lock);
-    look_at_earlier_work(state, lock);
+    executor::begin_pressure(state, lock);
+    executor::poll_completions(state, lock);
+    executor::look_at_earlier_work(state, lock);
     const engine::AllocationId id = *state.residency.allocation_at(home);
     // The driver's stays on the GPU.
     state.program_pins.end_of(id);
@@ -219,41 +220,42 @@ bool Session::is_used(engine::Address home) {
 }
 
 bool Session::await_unused(engine::Address home) {
-    SessionLock lock(state_->mutex);
+    executor::SessionLock lock(state_->mutex);
     const auto id = state_->residency.allocation_at(home);
     if (!id) return true;
     return migrator_->await_unused(*id, lock);
 }
 
 std::optional<CUresult> Session::hand_over(engine::Address home, CUmemGenericAllocationHandle real) {
-    State& state = *state_;
-    SessionLock lock(state.mutex);
+    executor::State& state = *state_;
+    executor::SessionLock lock(state.mutex);
     const engine::AllocationId id = *state.residency.allocation_at(home);
     std::optional<CUresult> status;
     // From here on somebody looks at what work reaches.
-    begin_pressure(state, lock);
+    executor::begin_pressure(state, lock);
     migrator_->run_quiesced(lock, [&]() LMS_LOCKED {
         if (!state.engine.is_used(id)) status = replace(id, real, lock);
     });
     if (status != CUDA_SUCCESS) return status;
     state.engine.kill(id);
     release(state, id, lock);
-    refresh_budget(state, lock);
+    executor::refresh_budget(state, lock);
     return CUDA_SUCCESS;
 }
 
 // Nothing moves, and nothing uses the buffer.
-CUresult Session::replace(engine::AllocationId id, CUmemGenericAllocationHandle real, SessionLock& lock) {
-    State& state = *state_;
+CUresult Session::replace(engine::AllocationId id, CUmemGenericAllocationHandle real,
+                          executor::SessionLock& lock) {
+    executor::State& state = *state_;
     const std::uint64_t bytes = state.residency.allocation(id).bytes;
     const std::vector<BufferPiece> pieces = pieces_of(state, id);
     const auto alias = state.aliases.take(bytes);
     if (!alias) return CUDA_ERROR_OUT_OF_MEMORY;
-    ProgramBuffer& buffer = state.program_buffers.at(id);
+    executor::ProgramBuffer& buffer = state.program_buffers.at(id);
     const Block whole{device::Place::Device, false, false, real, 0, bytes};
-    std::vector<Remap> remaps;
-    for (const ProgramBuffer::Mapped& view : buffer.views) {
-        for (Remap& each : remaps_of(pieces, view, true)) remaps.push_back(std::move(each));
+    std::vector<executor::Remap> remaps;
+    for (const executor::ProgramBuffer::Mapped& view : buffer.views) {
+        for (executor::Remap& each : remaps_of(pieces, view, true)) remaps.push_back(std::move(each));
         remaps.push_back({{view.address, view.access}, {}, whole});
     }
     const Away away(state, id);
@@ -277,11 +279,11 @@ CUresult Session::copy_to(engine::Address alias, std::uint64_t bytes, CUmemGener
                                  device::Direction::In);
     }
     const CUstream in = port_->stream(device::Direction::In);
-    const FencePtr fence = state_->fences.record(in);
+    const executor::FencePtr fence = state_->fences.record(in);
     const bool over = fence && wait_for(*fence, bounds::kHandOver);
     const CUresult waited = over ? CUDA_SUCCESS : port_->wait_for_stream(in);
     port_->discard(alias, bytes);
     return status == CUDA_SUCCESS ? waited : status;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::session

@@ -9,7 +9,7 @@
 #include "shim/telemetry/telemetry.h"
 #include "shim/trace/writer.h"
 
-namespace lms::shim {
+namespace lms::session {
 
 using engine::ChunkId;
 
@@ -21,8 +21,8 @@ std::vector<ChunkRequest> Session::requests_at(engine::Address address, std::uin
 }
 
 Session::Asked Session::bring_in_asked(std::span<const ChunkRequest> needs, ChunkPins& hold,
-                                       SessionLock& lock) {
-    State& state = *state_;
+                                       executor::SessionLock& lock) {
+    executor::State& state = *state_;
     std::uint64_t bytes = state.program_pins.bytes();
     for (const ChunkRequest& need : needs) {
         if (!gone(need, state.residency) && !state.program_pins.has(need.chunk))
@@ -37,8 +37,8 @@ Session::Asked Session::bring_in_asked(std::span<const ChunkRequest> needs, Chun
 Session::Asked Session::pin(engine::Address address, std::uint64_t bytes) {
     const std::vector<ChunkRequest> needs = requests_at(address, bytes);
     if (needs.empty()) return Asked::NotManaged;
-    State& state = *state_;
-    SessionLock lock(state.mutex);
+    executor::State& state = *state_;
+    executor::SessionLock lock(state.mutex);
     ChunkPins hold;
     const Asked status = bring_in_asked(needs, hold, lock);
     if (status != Asked::Done) return status;
@@ -48,8 +48,8 @@ Session::Asked Session::pin(engine::Address address, std::uint64_t bytes) {
 }
 
 bool Session::unpin(engine::Address address, std::uint64_t bytes) {
-    State& state = *state_;
-    const SessionLock lock(state.mutex);
+    executor::State& state = *state_;
+    const executor::SessionLock lock(state.mutex);
     if (!state.program_pins.end(address, bytes)) return false;
     state.changed.notify_all();
     return true;
@@ -58,7 +58,7 @@ bool Session::unpin(engine::Address address, std::uint64_t bytes) {
 Session::Asked Session::prefetch(engine::Address address, std::uint64_t bytes) {
     const std::vector<ChunkRequest> needs = requests_at(address, bytes);
     if (needs.empty()) return Asked::NotManaged;
-    SessionLock lock(state_->mutex);
+    executor::SessionLock lock(state_->mutex);
     ChunkPins hold;
     state_->engine.touch(needs);
     const Asked status = bring_in_asked(needs, hold, lock);
@@ -68,11 +68,11 @@ Session::Asked Session::prefetch(engine::Address address, std::uint64_t bytes) {
 
 namespace {
 
-Session::Asked asked_of(Migrator::Evicted evicted) {
+Session::Asked asked_of(executor::Migrator::Evicted evicted) {
     switch (evicted) {
-        case Migrator::Evicted::All:
+        case executor::Migrator::Evicted::All:
             return Session::Asked::Done;
-        case Migrator::Evicted::NoHostMemory:
+        case executor::Migrator::Evicted::NoHostMemory:
             return Session::Asked::NoRoom;
         default:
             return Session::Asked::Busy;
@@ -84,16 +84,16 @@ Session::Asked asked_of(Migrator::Evicted evicted) {
 Session::Asked Session::evict(engine::Address address, std::uint64_t bytes) {
     const std::vector<ChunkRequest> needs = requests_at(address, bytes);
     if (needs.empty()) return Asked::NotManaged;
-    SessionLock lock(state_->mutex);
-    begin_pressure(*state_, lock);
+    executor::SessionLock lock(state_->mutex);
+    executor::begin_pressure(*state_, lock);
     return asked_of(migrator_->evict(needs, lock));
 }
 
 Session::Asked Session::pause() {
-    State& state = *state_;
-    SessionLock lock(state.mutex);
+    executor::State& state = *state_;
+    executor::SessionLock lock(state.mutex);
     if (state.residency.allocated_bytes() == 0) return Asked::Done;
-    begin_pressure(state, lock);
+    executor::begin_pressure(state, lock);
     std::vector<ChunkRequest> all;
     for (const engine::AllocationId id : state.residency.allocations()) {
         if (state.residency.allocation(id).dead) continue;
@@ -104,20 +104,20 @@ Session::Asked Session::pause() {
         }
     }
     state.paused = true;
-    const Migrator::Evicted evicted = migrator_->evict(all, lock);
+    const executor::Migrator::Evicted evicted = migrator_->evict(all, lock);
     for (const ChunkRequest& each : all) {
         if (!gone(each, state.residency) && state.residency.chunk(each.chunk).state == engine::State::OnHost)
             state.set_aside.push_back({.chunk = each.chunk, .serial = each.serial, .written = false});
     }
     // Until it is given back nobody can have it: who needs room waits.
-    const Holder holder(state);
+    const executor::Holder holder(state);
     state.device_blocks.trim(UINT64_MAX, lock);
     return asked_of(evicted);
 }
 
 void Session::resume_paused() {
-    State& state = *state_;
-    SessionLock lock(state.mutex);
+    executor::State& state = *state_;
+    executor::SessionLock lock(state.mutex);
     state.paused = false;
     // What does not fit any more, or is held up, comes in when it is needed.
     for (const ChunkRequest& each : std::exchange(state.set_aside, {})) {
@@ -132,8 +132,8 @@ void Session::resume_paused() {
 }
 
 std::vector<WhereBuffer> Session::snapshot() {
-    State& state = *state_;
-    const SessionLock lock(state.mutex);
+    executor::State& state = *state_;
+    const executor::SessionLock lock(state.mutex);
     std::vector<WhereBuffer> all;
     for (const engine::AllocationId id : state.residency.allocations()) {
         const engine::Allocation& buffer = state.residency.allocation(id);
@@ -150,7 +150,7 @@ std::vector<WhereBuffer> Session::snapshot() {
             all.push_back(where);
             continue;
         }
-        for (const ProgramBuffer::Mapped& view : mapped->second.views) {
+        for (const executor::ProgramBuffer::Mapped& view : mapped->second.views) {
             where.address = view.address;
             all.push_back(where);
         }
@@ -159,7 +159,7 @@ std::vector<WhereBuffer> Session::snapshot() {
 }
 
 void Session::rank_by(std::unique_ptr<engine::Ranking> ranking) {
-    SessionLock lock(state_->mutex);
+    executor::SessionLock lock(state_->mutex);
     migrator_->run_quiesced(lock, [&]() LMS_LOCKED {
         state_->engine.rank_by(*ranking);
         ranking_.swap(ranking);
@@ -170,32 +170,32 @@ void Session::follow_trace() {
     const bool traced = trace::writer() != nullptr;
     bool timed_anyway = false;
     {
-        const SessionLock lock(state_->mutex);
+        const executor::SessionLock lock(state_->mutex);
         if (traced == state_->telemetry.traced) return;
         timed_anyway = state_->large.timed;
     }
     if (!timed_anyway) traced ? port_->time_copies() : port_->time_no_copies();
-    note_gpu(state_->device, *port_);
-    const SessionLock lock(state_->mutex);
+    telemetry::note_gpu(state_->device, *port_);
+    const executor::SessionLock lock(state_->mutex);
     state_->telemetry.traced = traced;
     // What was under way belongs to no other trace.
     state_->telemetry.samples = {};
-    if (!traced) return fast_path_gate.reopen();
+    if (!traced) return program::fast_path_gate.reopen();
     // It tells of every launch.
-    fast_path_gate.close();
+    program::fast_path_gate.close();
     state_->telemetry.note_standing();
 }
 
 void Session::look_at_all_work() {
     if (state_->under_pressure.load()) return;
-    SessionLock lock(state_->mutex);
-    begin_pressure(*state_, lock);
+    executor::SessionLock lock(state_->mutex);
+    executor::begin_pressure(*state_, lock);
 }
 
 void Session::limit_changed() {
-    SessionLock lock(state_->mutex);
-    refresh_budget(*state_, lock);
+    executor::SessionLock lock(state_->mutex);
+    executor::refresh_budget(*state_, lock);
     migrator_->keep_to_budget(lock, true);
 }
 
-}  // namespace lms::shim
+}  // namespace lms::session

@@ -5,20 +5,20 @@
 #include "shim/executor/placement.h"
 #include "shim/session/session.h"
 
-namespace lms::shim {
+namespace lms::session {
 namespace {
 
 // As far as there are fences.
-bool has_unfinished_work(State& state, SessionLock& lock) LMS_LOCKED {
-    poll_completions(state, lock);
+bool has_unfinished_work(executor::State& state, executor::SessionLock& lock) LMS_LOCKED {
+    executor::poll_completions(state, lock);
     return !state.fences.latest_of_program().empty();
 }
 
 }  // namespace
 
-void Session::share_by(std::unique_ptr<GpuShare> share) {
+void Session::share_by(std::unique_ptr<executor::GpuShare> share) {
     share_ = std::move(share);
-    const SessionLock lock(state_->mutex);
+    const executor::SessionLock lock(state_->mutex);
     state_->share = share_.get();
 }
 
@@ -26,19 +26,19 @@ void Session::share_on(const util::ShareTerms& terms) {
     if (share_) share_->set_terms(terms);
 }
 
-void Session::claim_host_by(HostClaims* claims) {
-    const SessionLock lock(state_->mutex);
+void Session::claim_host_by(executor::HostClaims* claims) {
+    const executor::SessionLock lock(state_->mutex);
     state_->host_claims = claims;
-    settle_host(*state_);
+    executor::settle_host(*state_);
 }
 
 void Session::give_back_host(std::uint64_t lacking_bytes) {
-    SessionLock lock(state_->mutex);
-    shim::give_back_host(*state_, lacking_bytes, lock);
+    executor::SessionLock lock(state_->mutex);
+    executor::give_back_host(*state_, lacking_bytes, lock);
 }
 
 // A turn that is watched is in use as long as anything has been submitted, or moved, since the last look.
-bool Session::sees_use(SessionLock& lock) {
+bool Session::sees_use(executor::SessionLock& lock) {
     const std::uint64_t begun = state_->engine.submissions().begun();
     const bool submitted = std::exchange(begun_before_, begun) != begun;
     return has_unfinished_work(*state_, lock) ||
@@ -47,11 +47,11 @@ bool Session::sees_use(SessionLock& lock) {
 
 void Session::look_at_share(Looks who) {
     const bool due = who == Looks::Program || share_->is_due();
-    SessionLock lock(state_->mutex);
+    executor::SessionLock lock(state_->mutex);
     const bool in_use = who == Looks::Program || sees_use(lock);
     // The driver is not asked in vain each time that a watched turn is seen to be in use.
     if (std::exchange(was_in_use_, in_use) && in_use && !due) return;
-    if (refresh_grant(*state_, *share_, lock, in_use) == CUDA_SUCCESS)
+    if (executor::refresh_grant(*state_, *share_, lock, in_use) == CUDA_SUCCESS)
         migrator_->keep_to_budget(lock, !in_use || !share_->takes_turns() || share_->waits(false));
 }
 
@@ -59,4 +59,4 @@ void Session::help_while_idle() {
     if (share_) idle_helper_ = std::make_unique<IdleHelper>(*this);
 }
 
-}  // namespace lms::shim
+}  // namespace lms::session

@@ -6,42 +6,43 @@
 #include "shim/program/streams.h"
 #include "shim/session/session.h"
 
-namespace lms::shim {
+namespace lms::session {
 
 // Leaves a fence behind what the stream was given without a look; false if the driver refused. Not where it
 // reaches nothing here: another GPU's kernel may wait for one that moves are to make room for.
 bool Session::fence_earlier(CUstream stream) {
-    State& state = *state_;
+    executor::State& state = *state_;
     const bool own = stream == CU_STREAM_PER_THREAD;
-    if (!may_reach(own ? port_->current_context() : context_of_known(stream), state.device)) return true;
+    if (!program::may_reach(own ? port_->current_context() : program::context_of_known(stream), state.device))
+        return true;
     const StreamKey key = state.fences.key_of(stream);
     std::uint64_t listing = 0;
     const auto in_it = [&](const EarlierWork::In& in) { return in.key == key && in.listing <= listing; };
     bool earlier = true;
     {
-        const SessionLock lock(state.mutex);
+        const executor::SessionLock lock(state.mutex);
         listing = state.earlier.listings;
         // Under pressure its work has fences of its own, but for what was let through and is on its way yet.
         earlier = !state.under_pressure.load() || state.earlier.entering ||
                   std::ranges::any_of(state.earlier.streams, in_it);
         if (!earlier && !state.fences.is_open(key)) return true;
     }
-    FencePtr fence = state.fences.record(stream);
+    executor::FencePtr fence = state.fences.record(stream);
     if (!fence) return false;
-    SessionLock lock(state.mutex);
+    executor::SessionLock lock(state.mutex);
     const engine::Use use = state.fences.add(std::move(fence));
     if (earlier) state.engine.opaque_until(use);
-    earlier_work_gone(state, in_it);
-    if (state.fences.many()) poll_completions(state, lock);
+    executor::earlier_work_gone(state, in_it);
+    if (state.fences.many()) executor::poll_completions(state, lock);
     return true;
 }
 
 bool Session::capture_nears(CUstream stream, bool blocking) {
     const bool fenced = fence_earlier(stream);
-    SessionLock lock(state_->mutex);
+    executor::SessionLock lock(state_->mutex);
     if (blocking && (!state_->under_pressure.load() || state_->earlier.any()))
-        fence_legacy_streams(*state_, lock);
-    if (blocking) close_legacy_streams(*state_, lock);
+        executor::fence_legacy_streams(*state_, lock);
+    if (blocking) executor::close_legacy_streams(*state_, lock);
     return fenced;
 }
 
@@ -51,14 +52,14 @@ void Session::stream_ends(CUstream stream, bool captured) {
 }
 
 void Session::stream_ended(CUstream stream) {
-    const SessionLock lock(state_->mutex);
+    const executor::SessionLock lock(state_->mutex);
     forget_stream(state_->fences.key_of(stream));
 }
 
 // Another stream may get the same key.
 void Session::forget_stream(StreamKey key) {
-    State& state = *state_;
-    earlier_work_gone(state, [&](const EarlierWork::In& in) { return in.key == key; });
+    executor::State& state = *state_;
+    executor::earlier_work_gone(state, [&](const EarlierWork::In& in) { return in.key == key; });
     state.fences.forget(key);
     state.engine.pending_frees.stream_gone(key);
 }
@@ -67,4 +68,4 @@ void Session::forget_streams(std::span<const CUstream> streams) {
     for (const CUstream stream : streams) forget_stream(state_->fences.key_of(stream));
 }
 
-}  // namespace lms::shim
+}  // namespace lms::session

@@ -16,13 +16,13 @@
 #include "shim/trace/writer.h"
 #include "shim/util/bounds.h"
 
-namespace lms::shim {
+namespace lms::session {
 
 using engine::ChunkId;
 
 namespace {
 
-bool is_told(const State& state, const ChunkRequest& need) LMS_LOCKED {
+bool is_told(const executor::State& state, const ChunkRequest& need) LMS_LOCKED {
     return !need.aside && !gone(need, state.residency);
 }
 
@@ -34,14 +34,14 @@ std::uint8_t access_of(const ChunkRequest& need) {
 
 // For the trace. A copy from host memory to host memory, where evicted memory is used in place, loads no
 // link.
-bool is_timed(State& state, const WorkingSet& reach, const ChunkPins& hold) LMS_LOCKED {
+bool is_timed(executor::State& state, const WorkingSet& reach, const ChunkPins& hold) LMS_LOCKED {
     if (!reach.label.empty()) return state.telemetry.samples.due();
-    return hold.in_place.empty() && LaunchSamples::due(reach.copied);
+    return hold.in_place.empty() && telemetry::LaunchSamples::due(reach.copied);
 }
 
 // Whether `stream` is the legacy one, and a capture elsewhere forbids its use.
 bool forbids(device::Port& port, CUstream stream) {
-    return stream == CU_STREAM_LEGACY && capturing_anywhere() &&
+    return stream == CU_STREAM_LEGACY && program::capturing_anywhere() &&
            device::about_capture(port.query_legacy(port.current_context()));
 }
 
@@ -64,7 +64,7 @@ bool leaves_fence(const ChunkPins& hold) {
 }
 
 void Session::tell_policy(const Work& work, StreamKey stream) {
-    State& state = *state_;
+    executor::State& state = *state_;
     if (scratch_.told.size() < work.needs.size()) scratch_.told.resize(work.needs.size());
     ChunkId* const begin = scratch_.told.data();
     ChunkId* end = begin;
@@ -76,20 +76,39 @@ void Session::tell_policy(const Work& work, StreamKey stream) {
     state.engine.work({begin, end}, nullptr);
 }
 
+Session::Named Session::named(const WorkingSet& reach) {
+    const executor::State& state = *state_;
+    const executor::SessionLock lock(state_->mutex);
+    std::pmr::vector<ChunkRequest> needs;
+    find(reach.addresses, reach.only_read, reach.ranges, needs);
+    Named named;
+    named.budget_bytes = executor::budget_in_turn(state);
+    named.in_place = port_->maps_host_memory() && !state.in_place_lost;
+    if (!named.in_place) named.beside_bytes = state.residency.kept_bytes();
+    for (const ChunkRequest& need : needs) {
+        if (gone(need, state.residency)) continue;
+        const engine::Chunk& chunk = state.residency.chunk(need.chunk);
+        (need.aside ? named.aside_bytes : named.bytes) += chunk.bytes;
+        named.lacks |= !need.aside && chunk.state == engine::State::OnHost;
+        if (!named.in_place && chunk.keeps > 0) named.beside_bytes -= chunk.bytes;
+    }
+    return named;
+}
+
 CUresult Session::acquire(Work& work) {
-    State& state = *state_;
+    executor::State& state = *state_;
     if (work.reach.in_any_stream) return begin_unseen(work);
     const StreamKey stream = state.fences.key_of(work.reach.stream);
-    FencePtr filled;
+    executor::FencePtr filled;
     CUresult status = CUDA_SUCCESS;
     bool timed = false;
     if (trace::writer()) work.begin_ns = trace::now_ns();
     work.hold.kernel = work.reach.label;
     {
-        SessionLock lock(state.mutex);
+        executor::SessionLock lock(state.mutex);
         find(work.reach.addresses, work.reach.only_read, work.reach.ranges, work.needs);
         if (work.is_nothing()) return CUDA_SUCCESS;
-        work.timed = choose_place(state, work.reach.code, work.needs);
+        work.timed = executor::choose_place(state, work.reach.code, work.needs);
         if (work.timed.kind != 0 && !state.large.timed) {
             state.large.timed = true;
             unlocked(lock, [&] { port_->time_copies(); });
@@ -102,7 +121,7 @@ CUresult Session::acquire(Work& work) {
         }
         tell_policy(work, stream);
         if (!work.needs.empty()) state.paused = false;
-        if (excess_bytes(state) > 0) migrator_->give_back_excess(lock, false);
+        if (executor::excess_bytes(state) > 0) migrator_->keep_to_budget(lock, false);
         status = migrator_->bring_in(work.needs, work.hold, lock);
         while (status == CUDA_ERROR_OUT_OF_MEMORY && state.program_pins.give_up())
             status = migrator_->bring_in(work.needs, work.hold, lock);
@@ -110,9 +129,10 @@ CUresult Session::acquire(Work& work) {
         // Before the lock may be let go of: what is held has a holder whom others see.
         work.submission = state.engine.begin_submission(work.hold.opaque, work.hold.unseen);
         look_at_depth(work, stream, lock);
-        work.listing = state.earlier.listings;
+        // A fence that is recorded while others are on their way to the driver does not stand for them.
+        work.listing = state.earlier.entering ? 0 : state.earlier.listings;
         work.hold.fenced = state.earlier.any();
-        if (work.timed.kind != 0) note_in_place(state, work.needs, work.timed);
+        if (work.timed.kind != 0) executor::note_in_place(state, work.needs, work.timed);
         timed = work.timed.kind != 0 ||
                 (state.telemetry.traced && work.begin_ns > 0 && is_timed(state, work.reach, work.hold));
         filled = announce(work, lock);
@@ -130,19 +150,19 @@ CUresult Session::acquire(Work& work) {
 
 // The program may fill a stream's queue behind a gate that it opens later: into a deep one the shim puts next
 // to nothing.
-void Session::look_at_depth(Work& work, StreamKey stream, SessionLock& lock) {
-    State& state = *state_;
+void Session::look_at_depth(Work& work, StreamKey stream, executor::SessionLock& lock) {
+    executor::State& state = *state_;
     if (!state.fences.is_deep(stream)) return;
     // Nobody may have looked for long.
-    poll_completions(state, lock);
+    executor::poll_completions(state, lock);
     work.deep = state.fences.is_deep(stream);
     work.leaves_event = !work.deep || state.fences.is_due(stream) || state.settings.check;
 }
 
 // Memory that nobody has written yet, and that need not come in, gets its place on the host; where the host
 // has none left, it comes in.
-void Session::give_host_memory(const ChunkRequest& need, SessionLock& lock) {
-    State& state = *state_;
+void Session::give_host_memory(const ChunkRequest& need, executor::SessionLock& lock) {
+    executor::State& state = *state_;
     const auto untouched = [&]() LMS_LOCKED {
         return need.may_stay && !gone(need, state.residency) &&
                state.residency.chunk(need.chunk).state == engine::State::Empty;
@@ -150,7 +170,7 @@ void Session::give_host_memory(const ChunkRequest& need, SessionLock& lock) {
     if (!untouched()) return;
     const auto block = host_block(state, state.residency.chunk(need.chunk).bytes, lock);
     if (!block) return;
-    poison(state.settings, *block);
+    executor::poison(state.settings, *block);
     if (!untouched()) {
         state.engine.put(*block);
     } else if (state.engine.back_by_host(need.chunk, *block)) {
@@ -160,20 +180,20 @@ void Session::give_host_memory(const ChunkRequest& need, SessionLock& lock) {
 
 void Session::host_copies(const Work& work, std::vector<HostCopy>& copies) {
     if (work.hold.in_place.empty()) return;
-    const SessionLock lock(state_->mutex);
+    const executor::SessionLock lock(state_->mutex);
     for (const ChunkId id : work.hold.in_place) {
         const engine::Chunk& chunk = state_->residency.chunk(id);
         const Block& host = state_->backing[id].host;
         if (!host.pinned) continue;
-        for (const MappedAt& at : addresses_of(*state_, id))
+        for (const executor::MappedAt& at : addresses_of(*state_, id))
             copies.push_back({at.address, chunk.bytes, host.alias});
     }
 }
 
 // The work is about to be submitted: from here on nothing moves that it may reach. What its stream is to wait
 // for: it has just come in, or comes still.
-FencePtr Session::announce(Work& work, SessionLock& lock) {
-    State& state = *state_;
+executor::FencePtr Session::announce(Work& work, executor::SessionLock& lock) {
+    executor::State& state = *state_;
     state.changed.wait(lock, [&]() LMS_LOCKED { return state.engine.may_announce(work.hold.opaque); });
     state.engine.announce(work.needs, work.hold);
     if (state.residency.timelines.finished(work.hold.fill)) return nullptr;
@@ -181,7 +201,7 @@ FencePtr Session::announce(Work& work, SessionLock& lock) {
     return state.fences.fence_of(work.hold.fill);
 }
 
-CUresult Session::wait_for_fill(const Work& work, const FencePtr& fence) {
+CUresult Session::wait_for_fill(const Work& work, const executor::FencePtr& fence) {
     if (!fence) return CUDA_SUCCESS;
     const CUstream stream = work.reach.stream;
     // A stream that a capture forbids runs nothing, but to ask it to wait would end that capture.
@@ -197,14 +217,14 @@ CUresult Session::wait_for_fill(const Work& work, const FencePtr& fence) {
 
 // A call that nobody knows: what it may give work to is told afterwards, stream by stream.
 CUresult Session::begin_unseen(Work& work) {
-    State& state = *state_;
+    executor::State& state = *state_;
     work.hold.opaque = state.settings.safety != Safety::Args;
     work.hold.unseen = true;
     work.deep = true;  // no stream can be made to wait
-    work.forbidden = forbidden_legacy(state);
-    FencePtr filled;
+    work.forbidden = executor::forbidden_legacy(state);
+    executor::FencePtr filled;
     {
-        SessionLock lock(state.mutex);
+        executor::SessionLock lock(state.mutex);
         work.submission = state.engine.begin_submission(work.hold.opaque, work.hold.unseen);
         filled = announce(work, lock);
     }
@@ -212,52 +232,53 @@ CUresult Session::begin_unseen(Work& work) {
 }
 
 void Session::end_unseen(const Work& work) {
-    State& state = *state_;
+    executor::State& state = *state_;
     const bool all = work.hold.opaque && fence_all_streams();
     // Of the thread's own stream no other thread can tell how far it is, but by the legacy stream.
-    FencePtr own;
-    if (!all && !work.reach.own_stream_captured && may_reach(port_->current_context(), state.device)) {
+    executor::FencePtr own;
+    if (!all && !work.reach.own_stream_captured &&
+        program::may_reach(port_->current_context(), state.device)) {
         own = state.fences.record(CU_STREAM_PER_THREAD);
-        if (!own) per_thread_streams_used.store(true);
+        if (!own) program::per_thread_streams_used.store(true);
     }
-    SessionLock lock(state.mutex);
+    executor::SessionLock lock(state.mutex);
     if (own && work.hold.opaque) state.engine.opaque_until(state.fences.add(std::move(own)));
     // Also where the driver refused it: nobody knows what its answers mean.
     if (work.hold.opaque && !all && state.under_pressure.load())
-        unseen_work_came(state, work.forbidden, lock);
+        executor::unseen_work_came(state, work.forbidden, lock);
     state.engine.end_submission(work.submission);
     state.changed.notify_all();
 }
 
 bool Session::fence_all_streams() {
-    State& state = *state_;
-    std::vector<FencePtr> fences;
-    const bool all = fence_contexts(state, fences);
-    SessionLock lock(state.mutex);
-    count_as_opaque(state, fences);
-    if (state.fences.many()) poll_completions(state, lock);
+    executor::State& state = *state_;
+    std::vector<executor::FencePtr> fences;
+    const bool all = executor::fence_contexts(state, fences);
+    executor::SessionLock lock(state.mutex);
+    executor::count_as_opaque(state, fences);
+    if (state.fences.many()) executor::poll_completions(state, lock);
     return all;
 }
 
 void Session::suspend(Work& work) {
     // It would tell of what happens meanwhile.
     if (work.timing != 0) port_->drop_timing(std::exchange(work.timing, 0));
-    const SessionLock lock(state_->mutex);
+    const executor::SessionLock lock(state_->mutex);
     state_->engine.end_submission(work.submission);
     state_->changed.notify_all();
 }
 
 void Session::give_up(Work& work) {
     if (!port_->maps_host_memory()) return;
-    const SessionLock lock(state_->mutex);
+    const executor::SessionLock lock(state_->mutex);
     drop(*state_, work.hold);
 }
 
 CUresult Session::resume(Work& work) {
     ChunkPins& hold = work.hold;
-    FencePtr filled;
+    executor::FencePtr filled;
     {
-        SessionLock lock(state_->mutex);
+        executor::SessionLock lock(state_->mutex);
         if (hold.pinned.empty() && hold.in_place.empty()) migrator_->hold_anywhere(work.needs, hold, lock);
         work.submission = state_->engine.begin_submission(hold.opaque, hold.unseen);
         filled = announce(work, lock);
@@ -267,13 +288,13 @@ CUresult Session::resume(Work& work) {
 
 void Session::submitted(Work& work) {
     if (work.reach.in_any_stream) return end_unseen(work);
-    State& state = *state_;
+    executor::State& state = *state_;
     const ChunkPins& hold = work.hold;
     const bool wanted = leaves_fence(hold) || state.reached.load() > 0;
     // A fence where a capture forbids it would end that capture.
     const bool forbidden = wanted && forbids(*port_, work.reach.stream);
     const bool used = wanted && !forbidden;
-    FencePtr fence;
+    executor::FencePtr fence;
     if (work.timing != 0) port_->end_timing(work.timing, work.reach.stream);
     if (used) {
         if (!work.leaves_event) fence = state.fences.leave_open(work.reach.stream);
@@ -281,16 +302,16 @@ void Session::submitted(Work& work) {
         // Without a fence nobody could tell when the work ends: wait for it here.
         if (!fence) port_->wait_for_stream(work.reach.stream);
     }
-    if (used && state.settings.check) name_fault(*port_, fence, work.reach.label);
+    if (used && state.settings.check) executor::name_fault(*port_, fence, work.reach.label);
     const bool open = forbidden && !work.refused;
     const CUcontext context = open ? port_->current_context() : nullptr;
     trace::refresh_counters();
-    SessionLock lock(state.mutex);
-    if (open) leave_legacy_open(state, context);
+    executor::SessionLock lock(state.mutex);
+    if (open) executor::leave_legacy_open(state, context);
     std::optional<engine::Use> end;
     if (fence) end = state.fences.add(fence, work.begin_ns);
     state.engine.submitted(hold, end);
-    if (fence) stands_for_earlier_work(state, fence->stream(), work.listing, *end);
+    if (fence) executor::stands_for_earlier_work(state, fence->stream(), work.listing, *end);
     state.engine.end_submission(work.submission);
     if (work.begin_ns > 0) {
         const WorkingSet& reach = work.reach;
@@ -298,19 +319,19 @@ void Session::submitted(Work& work) {
         if (work.timing != 0 && work.timed.kind == 0)
             state.telemetry.samples.put(work.timing, {reach.label, reach.copied});
     }
-    if (work.timing != 0 && work.timed.kind != 0) note_submitted(state, work.timing, work.timed);
-    if (!state.large.under_way.empty()) note_times(state);
+    if (work.timing != 0 && work.timed.kind != 0) executor::note_submitted(state, work.timing, work.timed);
+    if (!state.large.under_way.empty()) executor::note_times(state);
     let_go(state, hold);
     // Keeps the list of fences short where nothing moves and nobody else looks. A copy that the host waited
     // for may be the last that it does.
     const bool timed_copy = work.timing != 0 && work.reach.copied.way != trace::CopyWay::Unknown;
-    if (timed_copy || state.fences.many()) poll_completions(state, lock);
+    if (timed_copy || state.fences.many()) executor::poll_completions(state, lock);
     if (!hold.pinned.empty()) migrator_->move_ahead(lock);
 }
 
 bool Session::move_ahead() {
     if (!state_->under_pressure.load()) return false;
-    SessionLock lock(state_->mutex);
+    executor::SessionLock lock(state_->mutex);
     if (state_->paused) return false;
     return migrator_->move_ahead(lock);
 }
@@ -318,25 +339,25 @@ bool Session::move_ahead() {
 std::vector<engine::Use> Session::given(CUstream stream) {
     if (!state_->under_pressure.load()) return {};
     const StreamKey key = state_->fences.key_of(stream);
-    const SessionLock lock(state_->mutex);
+    const executor::SessionLock lock(state_->mutex);
     return state_->fences.latest_in(key);
 }
 
 std::vector<engine::Use> Session::given() {
     if (!state_->under_pressure.load()) return {};
-    const SessionLock lock(state_->mutex);
+    const executor::SessionLock lock(state_->mutex);
     return state_->fences.latest_of_program();
 }
 
 void Session::waited() {
-    SessionLock lock(state_->mutex);
-    if (state_->telemetry.traced) poll_completions(*state_, lock);
+    executor::SessionLock lock(state_->mutex);
+    if (state_->telemetry.traced) executor::poll_completions(*state_, lock);
 }
 
 bool Session::unfinished(std::vector<engine::Use>& given) {
-    SessionLock lock(state_->mutex);
-    poll_completions(*state_, lock);
+    executor::SessionLock lock(state_->mutex);
+    executor::poll_completions(*state_, lock);
     return engine::any_unfinished(given, state_->residency.timelines);
 }
 
-}  // namespace lms::shim
+}  // namespace lms::session

@@ -29,7 +29,7 @@
 #include "shim/util/mutex.h"
 #include "shim/util/settings.h"
 
-namespace lms::shim {
+namespace lms::session {
 
 namespace {
 
@@ -78,15 +78,15 @@ void take_in(engine::Address begin, engine::Address end) {
     now = detail::span_end.load();
     while (end > now && !detail::span_end.compare_exchange_weak(now, end)) {
     }
-    ++memory_changes;
+    ++program::memory_changes;
 }
 
 // Of all sessions, from the first on; null: the machine's memory is as if it were this process's alone.
-std::atomic<HostClaims*> host_claims = nullptr;
+std::atomic<executor::HostClaims*> host_claims = nullptr;
 
 void open_host_claims() {
     [[maybe_unused]] static const bool opened =
-        (host_claims = HostClaims::open(share_now(), settings().share_folder).release(), true);
+        (host_claims = executor::HostClaims::open(share_now(), settings().share_folder).release(), true);
 }
 
 // A MIG slice has one of its own, which older drivers do not know of.
@@ -100,7 +100,7 @@ Session* open(CUdevice device, CUcontext context) {
     auto port = device::DriverPort::create_for(device, context, error);
     std::unique_ptr<Session> session;
     if (port) {
-        for (const CUdevice peer : peers_of(device)) port->add_peer(peer);
+        for (const CUdevice peer : program::peers_of(device)) port->add_peer(peer);
         session = Session::open({device, context}, std::move(port),
                                 make_policy(policy_now().empty() ? settings().policy : policy_now()),
                                 settings(), error);
@@ -108,8 +108,8 @@ Session* open(CUdevice device, CUcontext context) {
         if (session) session->claim_host_by(host_claims);
         CUuuid uuid{};
         if (session && uuid_of(device, uuid)) {
-            session->share_by(GpuShare::open(device, uuid.bytes, share_now(), settings().share_folder,
-                                             device::gpu_clock()));
+            session->share_by(executor::GpuShare::open(device, uuid.bytes, share_now(),
+                                                       settings().share_folder, device::gpu_clock()));
             session->help_while_idle();
         }
     }
@@ -128,7 +128,7 @@ Session* open(CUdevice device, CUcontext context) {
 
 void program_allocates() {
     [[maybe_unused]] static const bool begun =
-        (trace::begin_counters(settings().stats_path), tell_frameworks(), true);
+        (trace::begin_counters(settings().stats_path), program::tell_frameworks(), true);
 }
 
 bool manages(std::uint64_t bytes) {
@@ -160,7 +160,7 @@ Session* open_or_wake(CUdevice device, CUcontext context) {
 
 bool may_be_about_to_rest(const Session& session, CUcontext context) {
     const CUcontext through = session.context();
-    return through != context && is_left_to_end(through);
+    return through != context && program::is_left_to_end(through);
 }
 
 Session* current_session() {
@@ -168,12 +168,12 @@ Session* current_session() {
     const CUcontext context = device::current_context();
     if (!context) return nullptr;
     if (device::driver().cuCtxGetDevice(&device) != CUDA_SUCCESS) return nullptr;
-    const CUcontext owner = owner_of(context);
-    context_seen(owner, device);
+    const CUcontext owner = program::owner_of(context);
+    program::context_seen(owner, device);
     Session* session = session_of(device);
     if (!session || !session->awake()) session = open_or_wake(device, owner);
     if (session && may_be_about_to_rest(*session, owner)) return nullptr;
-    if (session && any_green()) session->look_at_all_work();
+    if (session && program::any_green()) session->look_at_all_work();
     return session;
 }
 
@@ -188,7 +188,7 @@ CUresult admit_peer(CUdevice owner, CUdevice device) {
     {
         // One that is being opened is told of it, or found.
         const util::Lock lock(session_registry().mutex);
-        peer_admitted(owner, device);
+        program::peer_admitted(owner, device);
         session = session_of(owner);
     }
     return session ? session->admit(device) : CUDA_SUCCESS;
@@ -229,7 +229,7 @@ int end_trace() {
 }
 
 void set_limit(std::uint64_t bytes) {
-    limit_now = bytes;
+    executor::limit_now = bytes;
     for (Session* session : sessions()) {
         if (session->awake()) session->limit_changed();
     }
@@ -238,7 +238,7 @@ void set_limit(std::uint64_t bytes) {
 bool shares_are_due() noexcept {
     for (const Session* session : sessions())
         if (session->awake() && session->share_is_due()) return true;
-    const HostClaims* const claims = host_claims.load(std::memory_order_relaxed);
+    const executor::HostClaims* const claims = host_claims.load(std::memory_order_relaxed);
     return claims != nullptr && claims->is_due();
 }
 
@@ -255,23 +255,23 @@ bool gpus_are_shared() noexcept {
 void look_at_shares() {
     for (Session* session : sessions())
         if (session->awake() && session->share_is_due()) session->look_at_share();
-    HostClaims* const claims = host_claims;
+    executor::HostClaims* const claims = host_claims;
     if (claims == nullptr || !claims->is_due()) return;
     const std::uint64_t lacking = claims->lacking_bytes();
     for (Session* session : sessions())
         if (session->awake() && lacking > 0) session->give_back_host(lacking);
 }
 
-void context_ending(CUcontext context, ContextEnd& end) {
+void context_ending(CUcontext context, program::ContextEnd& end) {
     CUdevice device = 0;
     const device::InContext in_context(context);
     // What is not a context the driver will say.
     if (in_context.status() != CUDA_SUCCESS || device::driver().cuCtxGetDevice(&device) != CUDA_SUCCESS)
         return;
     // Its events and streams go with it, while threads in others, of other GPUs too, ask on.
-    const std::vector<CUcontext> known = known_contexts();
+    const std::vector<CUcontext> known = program::known_contexts();
     const bool alone = std::ranges::none_of(known, [&](CUcontext each) { return each != context; });
-    if (!alone && !sessions().empty() && wait_beside_no_capture() == CUDA_SUCCESS) {
+    if (!alone && !sessions().empty() && program::wait_beside_no_capture() == CUDA_SUCCESS) {
         for (Session* each : sessions()) each->see_work_over();
     }
     const CUcontext next = end.successor();
@@ -286,7 +286,7 @@ void leave_to_parent() {
     session_registry().count = 0;
     host_claims = nullptr;
     detail::span_begin = detail::span_end = 0;
-    managed_views = false;
+    program::managed_views = false;
 }
 
 }  // namespace
@@ -330,9 +330,9 @@ void without_context(const Call& call) {
 }  // namespace
 
 void context_gone(CUcontext context) {
-    forget_context(context);
-    per_thread_streams_gone_with(context);
-    const std::vector<CUstream> streams = streams_destroyed_with(context);
+    program::forget_context(context);
+    program::per_thread_streams_gone_with(context);
+    const std::vector<CUstream> streams = program::streams_destroyed_with(context);
     for (Session* session : sessions()) {
         const auto gone = [&] { session->context_gone(context, streams); };
         if (session->works_through(context)) {
@@ -363,13 +363,13 @@ namespace {
 
 // Apart, so that session_at() costs others nothing.
 [[gnu::noinline]] Session* session_of_view(engine::Address address) {
-    ProgramAddresses& all = program_addresses();
+    program::ProgramAddresses& all = program::program_addresses();
     const util::SharedLock lock(all.mutex);
-    const View* const view = all.book.find(address);
+    const program::View* const view = all.book.find(address);
     if (!view) return nullptr;
     if (view->is_managed()) return session_of(view->device);
     Session* beside = nullptr;
-    all.book.each_of_run(address, 0, [&](const View& each) {
+    all.book.each_of_run(address, 0, [&](const program::View& each) {
         if (!beside && each.is_managed()) beside = session_of(each.device);
     });
     return beside;
@@ -381,7 +381,7 @@ Session* session_at(engine::Address address) {
     for (Session* session : sessions()) {
         if (session->spans(address)) return session;
     }
-    return managed_views.load(std::memory_order_relaxed) ? session_of_view(address) : nullptr;
+    return program::managed_views.load(std::memory_order_relaxed) ? session_of_view(address) : nullptr;
 }
 
 void widen_bounds(engine::Address begin, engine::Address end) {
@@ -394,4 +394,4 @@ std::span<Session* const> sessions() {
     return {all.opened, all.count.load(std::memory_order_acquire)};
 }
 
-}  // namespace lms::shim
+}  // namespace lms::session

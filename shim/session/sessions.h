@@ -12,7 +12,7 @@
 #include "shim/session/session.h"
 #include "shim/session/working_set.h"
 
-namespace lms::shim {
+namespace lms::session {
 
 // Thread-safe. Sessions are opened at the first managed allocation on their GPU and live as long as the
 // process: the order in which libraries exit is not ours. While their GPU has no context they rest.
@@ -45,7 +45,7 @@ void look_at_all_work();
 void context_made(CUcontext context, CUdevice device);
 // Before a call that may destroy `context`, whose end that is: if its GPU has another, the session works
 // through that from now on, and the work in this one is waited for.
-void context_ending(CUcontext context, ContextEnd& end);
+void context_ending(CUcontext context, program::ContextEnd& end);
 // After it: the context is there still, or
 void context_stays(CUcontext context);
 // it is gone, and its buffers with it, which are these until that is said.
@@ -77,4 +77,4 @@ int end_trace();
 // From now on managed memory is in that range too, or may come to be.
 void widen_bounds(engine::Address begin, engine::Address end);
 
-}  // namespace lms::shim
+}  // namespace lms::session

@@ -10,22 +10,23 @@
 #include "shim/util/bounds.h"
 #include "shim/util/clock.h"
 
-namespace lms::shim {
+namespace lms::session {
 
 CUcontext context_of(CUstream stream) {
-    if (stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD) return context_of_known(stream);
+    if (stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD)
+        return program::context_of_known(stream);
     return device::current_context();
 }
 
-ResidencyGuard::ResidencyGuard(const WorkingSet& reach) {
+ResidencyGuard::ResidencyGuard(const WorkingSet& reach) : submitting_(reach.stream) {
     const device::Together together;
     take_up_requests();
-    note_use_beside_moves(reach.stream);
+    program::note_use_beside_moves(reach.stream);
     held_.reserve(sessions().size());
     const CUcontext context = sessions().size() > 1 ? context_of(reach.stream) : nullptr;
     for (Session* session : sessions()) {
         // Kernels of GPUs may wait for one another: those that one cannot reach do not hold up its moves.
-        const bool elsewhere = context && !reach.anywhere && !may_reach(context, session->device());
+        const bool elsewhere = context && !reach.anywhere && !program::may_reach(context, session->device());
         Held& held = held_.emplace_back(session, Work(reach, elsewhere, &scratch_));
         status_ = session->acquire(held.work);
         if (status_ != CUDA_SUCCESS || held.work.is_nothing()) held_.pop_back();
@@ -64,6 +65,25 @@ std::vector<HostCopy> ResidencyGuard::host_copies() const {
 
 void ResidencyGuard::give_up() {
     for (Held& held : held_) held.session->give_up(held.work);
+}
+
+bool crowds(const WorkingSet& reach) {
+    return std::ranges::any_of(sessions(), [&](Session* session) {
+        const Session::Named named = session->named(reach);
+        const bool is_refused = !named.in_place && named.bytes + named.beside_bytes > named.budget_bytes;
+        return named.lacks && (named.bytes > named.budget_bytes / 2 || is_refused);
+    });
+}
+
+Room room_for(const WorkingSet& reach) {
+    Room room = Room::Enough;
+    for (Session* session : sessions()) {
+        const Session::Named named = session->named(reach);
+        if (!named.in_place && named.bytes + named.beside_bytes > named.budget_bytes) return Room::None;
+        if (named.in_place && named.bytes + named.aside_bytes > named.budget_bytes / 4 * 3)
+            room = Room::Little;
+    }
+    return room;
 }
 
 std::uint64_t least_reclaim() {
@@ -116,10 +136,10 @@ void leave_pinned(std::vector<PinnedIn>& kept) {
 }
 
 void fence_own_stream() {
-    if (capturing(CU_STREAM_PER_THREAD)) return;
+    if (program::capturing(CU_STREAM_PER_THREAD)) return;
     bool fenced = true;
     for (Session* session : sessions()) fenced &= session->capture_nears(CU_STREAM_PER_THREAD, false);
-    if (!fenced) per_thread_streams_unfenced_at.store(captures_since_none());
+    if (!fenced) program::per_thread_streams_unfenced_at.store(program::captures_since_none());
 }
 
 void fence_unseen_work() {
@@ -177,7 +197,7 @@ CUresult submit_guarded(Look look, Take take) {
 
 CUresult submit_after_look(CUstream stream, Look look, Call call) {
     // Captured work does not run now; its graph is looked at when it is launched. Its code is loaded now.
-    if (capturing(stream)) return call_with_oom_retry(call);
+    if (program::capturing(stream)) return call_with_oom_retry(call);
     return submit_guarded(look, [&](const ResidencyGuard&) { return call(); });
 }
 
@@ -190,13 +210,13 @@ CUresult submit_in_place(CUstream stream, Look look, util::FunctionRef<CUresult(
     const auto as_it_is = [&] { return call({}); };
     CUresult status = CUDA_SUCCESS;
     if (try_fast_path(stream, as_it_is, status)) return status;
-    if (capturing(stream)) return call_with_oom_retry(as_it_is);
+    if (program::capturing(stream)) return call_with_oom_retry(as_it_is);
     return submit_guarded(look, [&](const ResidencyGuard& guard) { return call(guard.host_copies()); });
 }
 
 CUresult submit_unseen(Call call) {
     CUresult status = CUDA_SUCCESS;
-    streams_unlisted.store(true);
+    program::streams_unlisted.store(true);
     const auto call_and_fence = [&] {
         const CUresult result = call();
         fence_unseen_work();
@@ -206,13 +226,13 @@ CUresult submit_unseen(Call call) {
     WorkingSet reach;
     reach.opaque = reach.unseen = reach.anywhere = reach.in_any_stream = true;
     // Which streams it was given could not be asked beside a capture that began meanwhile.
-    std::optional<CapturesHeldOff> held_off;
+    std::optional<program::CapturesHeldOff> held_off;
     while (!held_off.emplace()) util::pause(bounds::kCapture);
     ResidencyGuard guard(reach);
     ResidencyGuard* const only = &guard;
     status = call_with_oom_retry(call, {&only, 1});
-    reach.own_stream_captured = capturing(CU_STREAM_PER_THREAD);
+    reach.own_stream_captured = program::capturing(CU_STREAM_PER_THREAD);
     return status;
 }
 
-}  // namespace lms::shim
+}  // namespace lms::session

@@ -11,9 +11,10 @@
 #include "shim/device/cuda_api.h"
 #include "shim/session/fast_submit.h"
 #include "shim/session/sessions.h"
+#include "shim/session/stream_turns.h"
 #include "shim/session/working_set.h"
 
-namespace lms::shim {
+namespace lms::session {
 
 // Memory for what is noted down of one launch: on the stack, and beyond that wherever there is some.
 class Scratch : public std::pmr::monotonic_buffer_resource {
@@ -57,6 +58,7 @@ class ResidencyGuard {
         Session* session;
         Work work;
     };
+    const Submitting submitting_;
     Scratch scratch_;
     std::pmr::vector<Held> held_{&scratch_};
     CUresult status_ = CUDA_SUCCESS;
@@ -74,6 +76,15 @@ CUresult pin_resident(std::span<const Range> ranges, std::vector<PinnedIn>& kept
 void let_go(std::vector<PinnedIn>& kept);
 // Keeps them for as long as their buffers live instead.
 void leave_pinned(std::vector<PinnedIn>& kept);
+
+// Whether a GPU lacks some of what `reach` names there, and that is more than half of what may be on it: work
+// that names it at once waits for all of it, beside which little else can come in. Or there is no room for it
+// beside what cannot leave.
+bool crowds(const WorkingSet& reach);
+// What work finds that is alone on the GPU. Little: it names three quarters of what may be there, and what is
+// missing can be used in place. None: it would be refused.
+enum class Room { Enough, Little, None };
+Room room_for(const WorkingSet& reach);
 
 // Bytes to begin with where it is not known how much is wanted: one chunk's.
 std::uint64_t least_reclaim();
@@ -117,4 +128,4 @@ CUresult submit_in_place(CUstream stream, Look look, util::FunctionRef<CUresult(
 // Calls `call`, which the shim does not know: it may submit any work to any stream.
 CUresult submit_unseen(Call call);
 
-}  // namespace lms::shim
+}  // namespace lms::session

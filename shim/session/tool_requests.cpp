@@ -14,7 +14,7 @@
 #include "shim/util/settings.h"
 #include "shim/util/units.h"
 
-namespace lms::shim {
+namespace lms::session {
 namespace {
 
 // What was acted upon.
@@ -110,4 +110,4 @@ void detail::take_up_requests() noexcept try {
     log::warn("`lms set` or `lms trace` failed: {}", problem.what());
 }
 
-}  // namespace lms::shim
+}  // namespace lms::session

@@ -7,7 +7,7 @@
 #include "shim/session/sessions.h"
 #include "shim/trace/live_page.h"
 
-namespace lms::shim {
+namespace lms::session {
 
 namespace detail {
 inline constinit std::atomic<std::uint64_t> requests_seen{0};
@@ -24,4 +24,4 @@ inline void take_up_requests() {
         detail::take_up_requests();
 }
 
-}  // namespace lms::shim
+}  // namespace lms::session

@@ -13,7 +13,7 @@
 #include "shim/session/managed.h"
 #include "shim/trace/events.h"
 
-namespace lms::shim {
+namespace lms::session {
 
 // What a kernel uses as an address, before it is known whether it leads anywhere (access/used_addresses.h).
 struct UsedAddress {
@@ -49,4 +49,4 @@ struct WorkingSet {
     trace::Copied copied;                  // by a copy, there too
 };
 
-}  // namespace lms::shim
+}  // namespace lms::session

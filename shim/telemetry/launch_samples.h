@@ -10,7 +10,7 @@
 
 #include "shim/trace/events.h"
 
-namespace lms::shim {
+namespace lms::telemetry {
 
 // Not thread-safe. By chance, for programs repeat themselves: of those that do so every so many launches,
 // one at every so many would tell of the same kernel for ever.
@@ -54,4 +54,4 @@ class LaunchSamples {
     std::deque<std::pair<std::uint64_t, Told>> under_way_;
 };
 
-}  // namespace lms::shim
+}  // namespace lms::telemetry

@@ -9,7 +9,7 @@
 
 #include "shim/trace/events.h"
 
-namespace lms::shim {
+namespace lms::telemetry {
 
 // Not thread-safe.
 class LinkSpeeds {
@@ -51,4 +51,4 @@ class LinkSpeeds {
     std::array<Way, 2> ways_;
 };
 
-}  // namespace lms::shim
+}  // namespace lms::telemetry

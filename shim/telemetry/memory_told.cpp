@@ -15,7 +15,7 @@
 #include "shim/util/settings.h"
 #include "shim/util/units.h"
 
-namespace lms::shim {
+namespace lms::telemetry {
 namespace {
 
 std::atomic<std::uint64_t> told_total = 0;
@@ -81,4 +81,4 @@ void note_refused_once(std::uint64_t bytes) noexcept {
     if (bytes != 0) listen();
 }
 
-}  // namespace lms::shim
+}  // namespace lms::telemetry

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace lms::shim {
+namespace lms::telemetry {
 
 // Any thread, any number of times. `free_bytes` is 0 where it asked for the whole alone.
 void note_memory_told(std::uint64_t total_bytes, std::uint64_t free_bytes) noexcept;
@@ -13,4 +13,4 @@ void note_memory_told(std::uint64_t total_bytes, std::uint64_t free_bytes) noexc
 // LMS_SOFT_LIMIT had an allocation of so many bytes fail, and its thread has not tried again; 0: it has.
 void note_refused_once(std::uint64_t bytes) noexcept;
 
-}  // namespace lms::shim
+}  // namespace lms::telemetry

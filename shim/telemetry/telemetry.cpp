@@ -7,7 +7,7 @@
 #include "shim/trace/live_page.h"
 #include "shim/trace/writer.h"
 
-namespace lms::shim {
+namespace lms::telemetry {
 
 // Others may take of the budget when all is allocated already.
 void Telemetry::note_beyond(std::uint64_t allocated_bytes) const {
@@ -198,4 +198,4 @@ void Telemetry::note_work_times() {
     });
 }
 
-}  // namespace lms::shim
+}  // namespace lms::telemetry

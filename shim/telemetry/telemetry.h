@@ -18,7 +18,7 @@
 #include "shim/trace/writer.h"
 #include "shim/util/settings.h"
 
-namespace lms::shim {
+namespace lms::telemetry {
 
 // Needs the session's lock.
 class Telemetry {
@@ -106,6 +106,8 @@ void note_gpu(int device, device::Port& port) LMS_UNLOCKED;
 // A launch works on `missing_bytes` of the `bytes` it names in host memory; `late`: because unfinished work
 // holds the GPU's memory.
 void announce_in_place(std::uint64_t missing_bytes, std::uint64_t bytes, bool late);
+// The driver has no room for memory that is not managed, for it is smaller than the threshold.
+void announce_too_small(std::uint64_t bytes, std::uint64_t threshold_bytes);
 
 // Something could not be mapped: whether it may have been one mapping too many for the kernel.
 bool announce_no_mappings();
@@ -119,4 +121,4 @@ void announce_no_addresses(CUdevice device, std::uint64_t total_bytes, std::uint
 // Where LMS_HOST_LIMIT is more than there is.
 void announce_host_limit(const Settings& settings, std::uint64_t in_force_bytes);
 
-}  // namespace lms::shim
+}  // namespace lms::telemetry

@@ -11,7 +11,7 @@
 #include "shim/util/mappings.h"
 #include "shim/util/units.h"
 
-namespace lms::shim {
+namespace lms::telemetry {
 
 using util::format_bytes;
 
@@ -20,16 +20,16 @@ void Telemetry::announce_pressure() const {
     if (engine_.budget_bytes() < port_.granularity() || !log::once(said)) return;
     // A policy may leave memory free (LMS_FRAC).
     const bool full = engine_.residency().eviction_start(engine_.budget_bytes()) >= engine_.budget_bytes();
-    const std::string_view frameworks = frameworks_set_up();
+    const std::string_view frameworks = program::frameworks_set_up();
     log::warn("GPU {} is {}: {} allocated, {} fit; cold buffers move to host memory (`lms top`){}{}", device_,
               full ? "full" : "full by LMS_FRAC or the policy",
               format_bytes(engine_.residency().allocated_bytes()), format_bytes(engine_.budget_bytes()),
               frameworks.empty() ? "" : "; LMS_FRAMEWORKS=", frameworks);
     if (port_.maps_host_memory()) return;
     log::warn(
-        "GPU {} does not map host memory: a kernel that reaches an evicted buffer by a hidden pointer fails; "
-        "LMS_CHECK=1 names it",
-        device_);
+        "GPU {} does not map host memory: a kernel that reaches an evicted buffer by a hidden pointer "
+        "fails{}",
+        device_, settings_.check ? "" : "; LMS_CHECK=1 names it");
 }
 
 void announce_in_place(std::uint64_t missing_bytes, std::uint64_t bytes, bool late) {
@@ -56,6 +56,14 @@ void Telemetry::announce_too_large(std::uint64_t bytes) const {
         "out of memory: a launch names {}; this GPU has room for {} and cannot use host memory in place: "
         "split the launch",
         format_bytes(bytes), format_bytes(engine_.budget_bytes()));
+}
+
+void announce_too_small(std::uint64_t bytes, std::uint64_t threshold_bytes) {
+    static std::atomic<bool> said;
+    if (!log::once(said)) return;
+    log::warn(
+        "out of memory: no room for {}, which do not move, for LMS_THRESHOLD is {}: with a lower one they do",
+        format_bytes(bytes), format_bytes(threshold_bytes));
 }
 
 void announce_pins_given_up(std::uint64_t bytes) {
@@ -159,4 +167,4 @@ void announce_host_limit(const Settings& settings, std::uint64_t in_force_bytes)
               format_bytes(*settings.host_limit_bytes), format_bytes(in_force_bytes));
 }
 
-}  // namespace lms::shim
+}  // namespace lms::telemetry

@@ -29,6 +29,9 @@ constexpr auto kGivenBack = 1s;
 // The end of a context or stream, and the beginning of a capture, wait so long for threads that ask the
 // driver about it.
 constexpr auto kOtherThread = 1s;
+// Work of a thread waits so long for a graph that another launches node by node into the same stream, from
+// one node to the next: a node may be a copy of much of the host.
+constexpr auto kPieces = 10s;
 // A launch that has all it needs makes way so long for a thread that finds nothing idle to move.
 constexpr auto kCourtesy = 30ms;
 // A thread that has found nothing idle for so long is made way for, and makes way for those that can move
@@ -72,6 +75,8 @@ constexpr auto kUntold = 200us;
 // A fence: the first two looks, and the longest that this is doubled to.
 constexpr auto kFirstLook = 2us;
 constexpr auto kLastLook = 100us;
+// Whether another thread has submitted all of a graph.
+constexpr auto kPiece = 20us;
 // Whether a capture may begin, or has begun.
 constexpr auto kCapture = 10us;
 // What to bring in while the program waits for the GPU.

@@ -149,14 +149,15 @@ def against_bound(row):
         print(f"  {what + f', {over}x':<58} {least:12.2f} {now:12.2f} {now / least:8.3f} {lru / least:8.3f}", flush=True)
 
 
-def divided():
-    """One allocation that holds all tensors, against one each."""
+def together():
+    """One allocation that holds all tensors, and one graph of all kernels, against one each."""
     memory = f"{200 * 1024 // 3}K"
     for us in (100, 500, TRAINED):
         environment = {"SIMCUDA_KERNEL_US": str(us), "SIMCUDA_MEMORY": memory}
-        apart, pooled = (shape(program, 1, 8, environment, layer=1) for program in ("tensors", "pooled-tensors"))
-        print(f"  {f'200 tensors, {us} us a kernel, 3x: apart, in one allocation':<58} {apart:12.2f} {pooled:12.2f} {pooled / apart:8.3f}",
-              flush=True)
+        apart = shape("tensors", 1, 8, environment, layer=1)
+        for what, program in (("in one allocation", "pooled-tensors"), ("in one graph", "graph-tensors")):
+            time = shape(program, 1, 8, environment, layer=1)
+            print(f"  {f'200 tensors, {us} us a kernel, 3x: apart, {what}':<58} {apart:12.2f} {time:12.2f} {time / apart:8.3f}", flush=True)
 
 
 def without_pattern():
@@ -173,7 +174,7 @@ def main():
     print(f"  {'a step in too little memory, ms':<58} {'bound':>12} {'time':>12} {'/ bound':>8} {'lru':>8}")
     for row in ROWS:
         against_bound(row)
-    divided()
+    together()
     without_pattern()
 
 

@@ -1,10 +1,10 @@
 // Training that is heavy on weights, cyclic inference, training that is heavy on activations, made anew in
 // each step and in stream order, and launches without a pattern: the launches of such programs, over buffers
-// of their sizes. shapes training|inference|activations|[pooled-]tensors|patternless LAYER_MIB LAUNCHES STEPS
-// [SEED]: a layer's weights (of `activations` its outputs) are LAYER_MIB MiB, its kernel is LAUNCHES launches
-// long (each as long as the simulated GPU makes it). Prints milliseconds a step, by the GPU's clock, the mean
-// of the second half (of `patternless` of all but the first), or, with 0 steps, the MiB of all buffers that
-// there are at once.
+// of their sizes. shapes training|inference|activations|[pooled-|graph-]tensors|patternless LAYER_MIB
+// LAUNCHES STEPS [SEED]: a layer's weights (of `activations` its outputs) are LAYER_MIB MiB, its kernel is
+// LAUNCHES launches long (each as long as the simulated GPU makes it). Prints milliseconds a step, by the
+// GPU's clock, the mean of the second half (of `patternless` of all but the first), or, with 0 steps, the MiB
+// of all buffers that there are at once.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -165,6 +165,7 @@ struct Tensors : Program {
     static constexpr int kTensors = 200;
     std::vector<float*> all;
     unsigned count;
+    cudaStream_t stream = nullptr;
 
     Tensors(std::size_t size, bool pooled) : count(static_cast<unsigned>(size / sizeof(float))) {
         if (!pooled) {
@@ -175,10 +176,25 @@ struct Tensors : Program {
         for (int i = 0; i < kTensors; ++i) all.push_back(pool + i * std::size_t{count});
     }
     void step() const {
-        for (int i = 1; i < kTensors; ++i) pass<<<4, 256>>>(all[i], all[i - 1], count);
-        for (int i = kTensors - 1; i > 0; --i) pass<<<4, 256>>>(all[i - 1], all[i], count);
+        for (int i = 1; i < kTensors; ++i) pass<<<4, 256, 0, stream>>>(all[i], all[i - 1], count);
+        for (int i = kTensors - 1; i > 0; --i) pass<<<4, 256, 0, stream>>>(all[i - 1], all[i], count);
         CHECK_LAUNCH();
     }
+};
+
+// The same as one graph.
+struct GraphedTensors : Tensors {
+    cudaGraphExec_t exec;
+
+    explicit GraphedTensors(std::size_t size) : Tensors(size, false) {
+        cudaGraph_t graph;
+        CHECK(cudaStreamCreate(&stream));
+        CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+        Tensors::step();
+        CHECK(cudaStreamEndCapture(stream, &graph));
+        CHECK(cudaGraphInstantiate(&exec, graph, 0));
+    }
+    void step() const { CHECK(cudaGraphLaunch(exec, stream)); }
 };
 
 template <typename Shape>
@@ -221,6 +237,7 @@ int main(int argc, char** argv) {
     if (shape == "activations") return run(Activations(layer), launches, steps);
     if (shape == "tensors" || shape == "pooled-tensors")
         return run(Tensors(layer, shape != "tensors"), launches, steps);
+    if (shape == "graph-tensors") return run(GraphedTensors(layer), launches, steps);
     if (shape != "patternless") return 2;
     Patternless patternless(layer);
     patternless.random.seed(argc > 5 ? std::atoi(argv[5]) : 1);

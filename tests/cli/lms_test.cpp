@@ -67,7 +67,10 @@ TEST_CASE("lms: usage errors") {
         "frobnicate",
         "no command frobnicate; expected run, demo, plan, top, set, trace, report, replay, diff, "
         "export, settings or doctor");
-    check_usage_error("demo --steps 0", "--steps");
+    check_usage_error("demo --steps 0", "--steps: \"0\" is no number above 0");
+    check_usage_error("set some share=1", "PID: \"some\" is no number above 0");
+    check_usage_error("replay any --fail-above nan", "--fail-above: \"nan\" is no number above 0");
+    check_usage_error("plan any --kernel-ms nan", "--kernel-ms: \"nan\" is no number from 0 on");
     check_usage_error("demo no-such-file", "no-such-file");
     check_usage_error("--sim run true", "--sim");
     check_usage_error("run", "no program");
@@ -90,6 +93,16 @@ TEST_CASE("lms: usage errors") {
     check_usage_error("run --policy ./none.so true", "./none.so");
     check_usage_error("run --sim-memory 64M true", "--sim");
     check_usage_error("run --sim --sim-memory 64X true", "--sim-memory=64X: expected a size");
+    check_usage_error("run --sim --sim-memory 0 true", "--sim-memory=0: expected a size in bytes above 0");
+    check_usage_error("plan --sim-memory 0 -- true", "--sim-memory=0: expected a size in bytes above 0");
+    check_usage_error("run --stats= ./mine true", "--stats=: expected a value behind the =");
+    check_usage_error("plan --gpu a100 --size= 4", "--size=: expected a value behind the =");
+    check_usage_error("replay any --link 25", "--link=25: expected bytes a second, at least 1M");
+    check_usage_error("plan any --kernel-ms 1e15", "--kernel-ms: 1e15 is above 2147483647");
+    check_usage_error("top 99999999999999", "PID: 99999999999999 is above 2147483647");
+    check_usage_error("doctor --bogus", "(lms doctor --help)");
+    check_usage_error("help bogus", "no command bogus");
+    check_usage_error("bogus --help", "no command bogus");
     check_usage_error("doctor -- true", "no program is run here");
     check_usage_error("settings --jsn", "--jsn");
     check_usage_error("top none", "PID");
@@ -408,6 +421,28 @@ TEST_CASE("lms: what cannot be written is not taken for written") {
         CHECK(result.status == 125);
         CHECK(result.err == "lms: cannot write: No space left on device\n");
     }
+}
+
+TEST_CASE("lms: where stderr is full or closed, a command ends as it would") {
+    for (const std::string where : {" 2>/dev/full", " 2>&-"}) {
+        CHECK(shell("build/lms run --sim -- true" + where).status == 0);
+        CHECK(shell("build/lms run --sim -- false" + where).status == 1);
+        CHECK(shell("build/lms run nofile" + where).status == 127);
+        CHECK(shell("build/lms bogus" + where).status == 2);
+    }
+}
+
+TEST_CASE("lms run: that no trace was written is said") {
+    const std::string path = support::scratch_file("trace");
+    const Result run = shell("build/lms run --sim --trace " + path + " -- true");
+    CHECK(run.status == 0);
+    CHECK_MESSAGE(
+        run.err.find("LMS_TRACE=" + path + ": no trace, for there was nothing") != std::string::npos,
+        run.err);
+}
+
+TEST_CASE("lms run: what is behind the program's name is the program's, though it ends in =") {
+    CHECK(shell("build/lms run --summary off echo --stats= --trace=").out == "--stats= --trace=\n");
 }
 
 TEST_CASE("lms doctor: a driver that is not one, or is not there") {

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -34,6 +35,7 @@ TEST_CASE("plan: wrong use is told in one line, with what was found and what is 
     check_refused("plan", "nothing to plan; expected a trace, a recorded step, or -- PROGRAM");
     check_refused("plan x.trace -- true", "x.trace and a program; expected one of the two");
     check_refused("plan /nowhere", "/nowhere: No such file or directory");
+    check_refused("plan /dev/zero", "/dev/zero: no trace");
     check_refused("plan README.md", "README.md: no trace");
     check_refused("plan " + kStep, "give --size N, crops x (side / 256)^2");
     check_refused("plan " + kStep + " --size 0", "--size");
@@ -45,6 +47,14 @@ TEST_CASE("plan: wrong use is told in one line, with what was found and what is 
     check_refused("run --limit 50% true", "--limit=50%: expected a size in bytes");
     check_refused("run --sim --limit 0% true", "--limit=0%: expected a share from 1% to 100%");
     check_refused("run --sim --limit 5x% true", "--limit=5x%: expected a share");
+}
+
+TEST_CASE("plan: what is planned is not written over by the page") {
+    const std::string copy = support::scratch_file("step.txt");
+    const std::string text = support::read_file(kStep);
+    std::ofstream(copy) << text;
+    check_refused("plan " + copy + " --size 2 --html " + copy, "that is what is planned");
+    CHECK(support::read_file(copy) == text);
 }
 
 TEST_CASE("plan: of a recorded step, for a list of GPUs: text, JSON and a page") {

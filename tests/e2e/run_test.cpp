@@ -96,6 +96,16 @@ TEST_CASE("lms run: a program that moved memory: how much, and what would have b
     CHECK_MESSAGE(enough.err.find("lms: GPU 0: all fitted: ") == 0, enough.err);
 }
 
+TEST_CASE("run: out of memory for what is below the threshold is told with what would help") {
+    const std::string said = "do not move, for LMS_THRESHOLD is 2M: with a lower one they do";
+    const Run whole = run_shimmed({"vector_add", "16"}, "4M", {{"LMS_THRESHOLD", "2M"}});
+    CHECK(whole.status != 0);
+    CHECK_MESSAGE(whole.err.find(said) != std::string::npos, whole.err);
+    const Run moved = run_shimmed({"vector_add", "16"}, "4M");
+    CHECK(moved.status == 0);
+    CHECK(moved.err.find(said) == std::string::npos);
+}
+
 TEST_CASE("lms run: a program that was killed leaves its counters and nothing else") {
     Runs runs;
     const std::string stats = runs.scratch().path("stats");

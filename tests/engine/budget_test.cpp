@@ -115,8 +115,8 @@ TEST_CASE("budget: what is kept stays on the device, until it is let go or freed
             REQUIRE(rig.write(stream, region, noise(region.address, region.bytes)) == CUDA_SUCCESS);
         }
         const auto need = [&](const Region& region) {
-            std::pmr::vector<shim::ChunkRequest> needs;
-            const shim::Range range{region.address, region.bytes};
+            std::pmr::vector<engine::ChunkRequest> needs;
+            const session::Range range{region.address, region.bytes};
             rig.session().name({}, {&range, 1}, needs);
             return needs;
         };
@@ -127,14 +127,14 @@ TEST_CASE("budget: what is kept stays on the device, until it is let go or freed
                 CHECK(bytes == noise(region.address, region.bytes));
             }
         };
-        shim::ResidentPins kept;
+        session::ResidentPins kept;
         REQUIRE(rig.session().pin_resident(need(regions[0]), kept) == CUDA_SUCCESS);
         use_others();
         CHECK(rig.on_device(regions[0]) == regions[0].bytes);
         // More than there is beside it.
-        std::pmr::vector<shim::ChunkRequest> much = need(regions[1]);
-        for (const shim::ChunkRequest& each : need(regions[2])) much.push_back(each);
-        shim::ResidentPins none;
+        std::pmr::vector<engine::ChunkRequest> much = need(regions[1]);
+        for (const engine::ChunkRequest& each : need(regions[2])) much.push_back(each);
+        session::ResidentPins none;
         CHECK(rig.session().pin_resident(much, none) == CUDA_ERROR_OUT_OF_MEMORY);
         CHECK(none.chunks.empty());
         use_others();

@@ -338,8 +338,8 @@ TEST_CASE("capacity: where the driver has few addresses, fewer are reserved, dow
                                                .maps_host = options.maps_host,
                                                .address_bytes = (2 * kMemory - 1) * options.granularity});
         CUresult error = CUDA_SUCCESS;
-        CHECK(shim::Session::open({0, nullptr}, std::move(port), policy::Host::create("lru", {}, 0), settings,
-                                  error) == nullptr);
+        CHECK(session::Session::open({0, nullptr}, std::move(port), policy::Host::create("lru", {}, 0),
+                                     settings, error) == nullptr);
         CHECK(error == CUDA_ERROR_OUT_OF_MEMORY);
     });
 }
@@ -348,8 +348,8 @@ TEST_CASE("capacity: LMS_HOST_LIMIT beyond what the machine has means all it has
     Settings settings;
     settings.host_limit_bytes = 4ull << 40 << 10;
     CUresult error = CUDA_ERROR_UNKNOWN;
-    const auto session = shim::Session::open({0, nullptr}, std::make_unique<FakePort>(Options{}),
-                                             policy::Host::create("lru", {}, 0), settings, error);
+    const auto session = session::Session::open({0, nullptr}, std::make_unique<FakePort>(Options{}),
+                                                policy::Host::create("lru", {}, 0), settings, error);
     REQUIRE(session);
     CHECK(session->span_end() - session->span_begin() <= 4 * util::machine_bytes() + (1 << 20));
 }

@@ -105,9 +105,9 @@ TEST_CASE("clean: what may have been written is copied out") {
             job.unseen = by == By::Unseen;
             if (by == By::Peer) {
                 // It is kept for whoever has recorded its address, and let go.
-                std::pmr::vector<shim::ChunkRequest> needs;
+                std::pmr::vector<engine::ChunkRequest> needs;
                 scene.rig.session().name(std::array{address}, {}, needs);
-                shim::ResidentPins kept;
+                session::ResidentPins kept;
                 REQUIRE(scene.rig.session().pin_resident(needs, kept) == CUDA_SUCCESS);
                 REQUIRE(scene.submit(job, target) == CUDA_SUCCESS);
                 scene.rig.drain();
@@ -137,17 +137,17 @@ TEST_CASE(
                 const Region& region = scene.regions[target];
                 scene.push_out(target);
                 scene.rig.drain();
-                shim::Session& session = scene.rig.session();
+                session::Session& session = scene.rig.session();
                 if (by == By::Prefetch)
-                    REQUIRE(session.prefetch(region.address, region.bytes) == shim::Session::Asked::Done);
+                    REQUIRE(session.prefetch(region.address, region.bytes) == session::Session::Asked::Done);
                 if (by == By::Pin) {
-                    REQUIRE(session.pin(region.address, region.bytes) == shim::Session::Asked::Done);
+                    REQUIRE(session.pin(region.address, region.bytes) == session::Session::Asked::Done);
                     REQUIRE(session.unpin(region.address, region.bytes));
                 }
                 if (by == By::Pause) {
                     scene.use(target);
                     scene.rig.drain();
-                    REQUIRE(session.pause() == shim::Session::Asked::Done);
+                    REQUIRE(session.pause() == session::Session::Asked::Done);
                     session.resume_paused();
                 }
                 REQUIRE(scene.place(target) == Place::Device);

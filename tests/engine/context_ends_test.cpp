@@ -8,7 +8,7 @@
 
 #include "shim/program/contexts.h"
 
-using namespace lms::shim;
+using namespace lms::program;
 
 namespace {
 

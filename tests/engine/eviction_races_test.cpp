@@ -108,7 +108,7 @@ TEST_CASE("windows: work that was let through comes late, and nothing has moved 
         Scene scene(options_of(Safety::Args, seed));
         const std::size_t cold = scene.make(60);
         scene.rig.drain();
-        REQUIRE(shim::fast_path_gate.enter());
+        REQUIRE(program::fast_path_gate.enter());
         const std::size_t next = scene.regions.size();
         Region region{0, 60 * scene.rig.options().granularity};
         REQUIRE(scene.rig.session().allocate(region.bytes, region.address) == CUDA_SUCCESS);
@@ -120,7 +120,7 @@ TEST_CASE("windows: work that was let through comes late, and nothing has moved 
             if (launched.exchange(true)) return;
             scene.rig.gpu().launch(scene.stream, mix_kernel(scene.regions[cold], {}, 9));
             scene.rig.gpu().run(1000);
-            shim::fast_path_gate.leave();
+            program::fast_path_gate.leave();
         };
         const Region& first = scene.regions[cold];
         scene.rig.gpu().before_unmap(first.address, first.address + first.bytes, Place::Device, launch);
@@ -144,7 +144,7 @@ TEST_CASE(
         const std::size_t cold = scene.make(60);
         scene.rig.drain();
         const CUstream own = scene.rig.gpu().create_stream();
-        REQUIRE(shim::fast_path_gate.enter());
+        REQUIRE(program::fast_path_gate.enter());
         const std::size_t next = scene.regions.size();
         Region region{0, 60 * scene.rig.options().granularity};
         REQUIRE(scene.rig.session().allocate(region.bytes, region.address) == CUDA_SUCCESS);
@@ -158,7 +158,7 @@ TEST_CASE(
         scene.rig.gpu().launch(own, mix_kernel(scene.regions[cold], {}, 9));
         scene.changed(cold);
         CHECK(scene.rig.session().capture_nears(own, false));
-        shim::fast_path_gate.leave();
+        program::fast_path_gate.leave();
         scene.open_after_a_while(gate_);
         writing.join();
         *gate_ = true;
@@ -352,7 +352,7 @@ TEST_CASE("eviction races: a stream's handle that is given again does not vouch 
         REQUIRE(scene.rig.session().allocate_on(old, 128, freed) == CUDA_SUCCESS);
         REQUIRE(scene.rig.session().free_on(old, freed) == CUDA_SUCCESS);
         if (with_context) {
-            const shim::StreamEnd end(old);
+            const program::StreamEnd end(old);
             scene.rig.session().context_gone(reinterpret_cast<CUcontext>(0x9010), {&old, 1});
             scene.rig.gpu().destroy_stream(old);
         } else {

@@ -184,10 +184,10 @@ TEST_CASE("failures: who may call nothing is told so, and waits for no copy in")
     gpu.launch(gpu.stream(device::Direction::In), gate(copies));
     gpu.at(Call::Wait, 1, [&] { scene.open_after_a_while(copies); });
     gpu.fail(Call::Wait, 1, CUDA_ERROR_NOT_PERMITTED);
-    shim::WorkingSet reach;
+    session::WorkingSet reach;
     reach.addresses.assign({scene.regions[cold].address});
     reach.stream = scene.stream;
-    shim::Work work(reach);
+    session::Work work(reach);
     CHECK(scene.rig.session().acquire(work) == CUDA_ERROR_NOT_PERMITTED);
     *copies = true;
     scene.check();

@@ -15,7 +15,7 @@ namespace lms::fake {
 namespace {
 
 struct Recorded {
-    shim::FencePtr fence;
+    executor::FencePtr fence;
     MarkerPtr work;  // what it stands for
     engine::Use use{};
 };
@@ -26,12 +26,12 @@ class Entering {
     Entering(std::uint64_t seed, std::size_t threads) : gpu_({64, 64 * 64, true, seed}), random_(seed) {
         for (CUstream& stream : streams_) {
             stream = gpu_.create_stream();
-            shim::stream_created(stream, nullptr);
+            program::stream_created(stream, nullptr);
         }
         waiting_.resize(threads);
     }
     ~Entering() {
-        for (const CUstream stream : streams_) const shim::StreamEnd end(stream);
+        for (const CUstream stream : streams_) const program::StreamEnd end(stream);
     }
     Entering(const Entering&) = delete;
     Entering& operator=(const Entering&) = delete;
@@ -46,7 +46,7 @@ class Entering {
             mine.push_back({open ? fences_.leave_open(stream) : fences_.record(stream, spare(stream)), work});
             REQUIRE(mine.back().fence);
         } else {
-            shim::SessionLock lock(mutex_);
+            executor::SessionLock lock(mutex_);
             mine.front().use = fences_.add(std::move(mine.front().fence));
             entered_.push_back(mine.front());
             mine.clear();
@@ -55,7 +55,7 @@ class Entering {
     }
 
     void look() {
-        shim::SessionLock lock(mutex_);
+        executor::SessionLock lock(mutex_);
         fences_.poll(lock);
         for (const Recorded& each : entered_) {
             if (timelines_.finished(each.use)) CHECK(each.work->passed);
@@ -66,7 +66,7 @@ class Entering {
     void finish() {
         for (std::vector<Recorded>& mine : waiting_) {
             for (Recorded& each : mine) {
-                shim::SessionLock lock(mutex_);
+                executor::SessionLock lock(mutex_);
                 each.use = fences_.add(std::move(each.fence));
                 entered_.push_back(each);
             }
@@ -83,8 +83,8 @@ class Entering {
 
   private:
     // As launches have it: with the lock, before they record without.
-    shim::FencePtr spare(CUstream stream) {
-        shim::SessionLock lock(mutex_);
+    executor::FencePtr spare(CUstream stream) {
+        executor::SessionLock lock(mutex_);
         return fences_.spare(fences_.key_of(stream));
     }
 
@@ -92,7 +92,7 @@ class Entering {
     std::mt19937_64 random_;
     util::Mutex mutex_{util::LockOrder::Session};
     engine::Timelines timelines_;
-    shim::Fences fences_{gpu_, timelines_};
+    executor::Fences fences_{gpu_, timelines_};
     CUstream streams_[2];
     std::vector<std::vector<Recorded>> waiting_;  // by thread
     std::vector<Recorded> entered_;
@@ -110,14 +110,14 @@ TEST_CASE("fences: entered in the wrong order, none counts as passed before its 
 TEST_CASE("fences: what is waited for is a fence that has not been seen to pass") {
     FakePort gpu({64, 64 * 64, true, 3});
     engine::Timelines timelines;
-    shim::Fences fences(gpu, timelines);
+    executor::Fences fences(gpu, timelines);
     util::Mutex mutex{util::LockOrder::Session};
     const CUstream stream = gpu.create_stream();
     const auto open = std::make_shared<std::atomic<bool>>(false);
-    const shim::FencePtr first = fences.record(stream);
+    const executor::FencePtr first = fences.record(stream);
     gpu.launch(stream, gate(open));
-    const shim::FencePtr second = fences.record(stream);
-    shim::SessionLock lock(mutex);
+    const executor::FencePtr second = fences.record(stream);
+    executor::SessionLock lock(mutex);
     const engine::Use late = fences.add(second);
     const engine::Use early = fences.add(first);
     gpu.run(1000);
@@ -134,12 +134,12 @@ TEST_CASE("fences: what is waited for is a fence that has not been seen to pass"
 }
 
 // A fence in the per-thread stream of a thread that ends then; the work it stands for is in `stream`.
-shim::FencePtr recorded_by_thread(FakePort& gpu, const shim::Fences& fences, CUstream stream) {
-    shim::FencePtr fence;
+executor::FencePtr recorded_by_thread(FakePort& gpu, const executor::Fences& fences, CUstream stream) {
+    executor::FencePtr fence;
     std::thread([&] {
         CUevent event = nullptr;
         REQUIRE(gpu.record(stream, event) == CUDA_SUCCESS);
-        fence = std::make_shared<shim::Fence>(gpu, event, fences.key_of(CU_STREAM_PER_THREAD), 0);
+        fence = std::make_shared<executor::Fence>(gpu, event, fences.key_of(CU_STREAM_PER_THREAD), 0);
     }).join();
     return fence;
 }
@@ -147,9 +147,9 @@ shim::FencePtr recorded_by_thread(FakePort& gpu, const shim::Fences& fences, CUs
 TEST_CASE("fences: threads that have ended leave no timelines, however many they were") {
     FakePort gpu({64, 64 * 64, true, 1});
     engine::Timelines timelines;
-    shim::Fences fences(gpu, timelines);
+    executor::Fences fences(gpu, timelines);
     util::Mutex mutex{util::LockOrder::Session};
-    shim::SessionLock lock(mutex);
+    executor::SessionLock lock(mutex);
     const CUstream stream = gpu.create_stream();
     for (int i = 0; i < 100; ++i) {
         CHECK(fences.add(recorded_by_thread(gpu, fences, stream)).timeline == 0);
@@ -161,9 +161,9 @@ TEST_CASE("fences: threads that have ended leave no timelines, however many they
 TEST_CASE("fences: what a thread left unfinished is so whatever another's stream has done since") {
     FakePort gpu({64, 64 * 64, true, 1});
     engine::Timelines timelines;
-    shim::Fences fences(gpu, timelines);
+    executor::Fences fences(gpu, timelines);
     util::Mutex mutex{util::LockOrder::Session};
-    shim::SessionLock lock(mutex);
+    executor::SessionLock lock(mutex);
     const CUstream held_up = gpu.create_stream(), stream = gpu.create_stream();
     const auto open = std::make_shared<std::atomic<bool>>(false);
     gpu.launch(held_up, gate(open));
@@ -181,26 +181,26 @@ TEST_CASE("fences: what a thread left unfinished is so whatever another's stream
 
 TEST_CASE("fences: a context's per-thread streams go with it, though its handle comes again") {
     const auto gone = reinterpret_cast<CUcontext>(0x10), stays = reinterpret_cast<CUcontext>(0x20);
-    const shim::PerThreadStream first = shim::per_thread_stream(gone);
-    const shim::PerThreadStream other = shim::per_thread_stream(stays);
-    CHECK(shim::per_thread_stream(gone) == first);
-    shim::per_thread_streams_gone_with(gone);
-    CHECK(!shim::per_thread_stream_lives(first));
-    CHECK(shim::per_thread_stream(gone) != first);
-    CHECK(shim::per_thread_stream(stays) == other);
-    CHECK(shim::per_thread_stream_lives(other));
-    std::thread([&] { CHECK(shim::per_thread_stream(stays) != other); }).join();
+    const program::PerThreadStream first = program::per_thread_stream(gone);
+    const program::PerThreadStream other = program::per_thread_stream(stays);
+    CHECK(program::per_thread_stream(gone) == first);
+    program::per_thread_streams_gone_with(gone);
+    CHECK(!program::per_thread_stream_lives(first));
+    CHECK(program::per_thread_stream(gone) != first);
+    CHECK(program::per_thread_stream(stays) == other);
+    CHECK(program::per_thread_stream_lives(other));
+    std::thread([&] { CHECK(program::per_thread_stream(stays) != other); }).join();
 }
 
 TEST_CASE("fences: deep queues get few events, and each work is over when it is seen to be") {
     FakePort gpu({64, 64 * 64, true, 1});
     engine::Timelines timelines;
-    shim::Fences fences(gpu, timelines);
+    executor::Fences fences(gpu, timelines);
     util::Mutex mutex{util::LockOrder::Session};
-    shim::SessionLock lock(mutex);
+    executor::SessionLock lock(mutex);
     const CUstream stream = gpu.create_stream();
-    shim::stream_created(stream, nullptr);
-    const shim::StreamKey key = fences.key_of(stream);
+    program::stream_created(stream, nullptr);
+    const engine::StreamKey key = fences.key_of(stream);
     const auto open = std::make_shared<std::atomic<bool>>(false);
     gpu.launch(stream, gate(open));
     std::vector<engine::Use> uses;
@@ -224,7 +224,7 @@ TEST_CASE("fences: deep queues get few events, and each work is over when it is 
     // What is open as the stream goes is over.
     const engine::Use last = fences.add(fences.leave_open(stream));
     CHECK(fences.is_open(key));
-    { const shim::StreamEnd end(stream); }
+    { const program::StreamEnd end(stream); }
     fences.poll(lock);
     CHECK(!timelines.finished(last));
     fences.forget(key);
@@ -235,9 +235,9 @@ TEST_CASE("fences: deep queues get few events, and each work is over when it is 
 TEST_CASE("fences: moves that go on are none of the program's work") {
     FakePort gpu({64, 64 * 64, true, 1});
     engine::Timelines timelines;
-    shim::Fences fences(gpu, timelines);
+    executor::Fences fences(gpu, timelines);
     util::Mutex mutex{util::LockOrder::Session};
-    shim::SessionLock lock(mutex);
+    executor::SessionLock lock(mutex);
     const CUstream held_up = gpu.create_stream();
     const auto open = std::make_shared<std::atomic<bool>>(false);
     gpu.launch(held_up, gate(open));

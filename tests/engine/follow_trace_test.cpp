@@ -11,7 +11,7 @@ namespace lms::fake {
 namespace {
 
 struct Recording {
-    explicit Recording(shim::Session& session_) : session(session_) {
+    explicit Recording(session::Session& session_) : session(session_) {
         REQUIRE(trace::start(scratch.path("trace"), {}) == 0);
         session.follow_trace();
     }
@@ -30,13 +30,13 @@ struct Recording {
         if (trace::stop() == 0) session.follow_trace();
     }
 
-    shim::Session& session;
+    session::Session& session;
     Scratch scratch;
 };
 
 bool open_gate() {
-    const bool open = shim::fast_path_gate.enter();
-    if (open) shim::fast_path_gate.leave();
+    const bool open = program::fast_path_gate.enter();
+    if (open) program::fast_path_gate.leave();
     return open;
 }
 

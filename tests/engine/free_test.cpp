@@ -381,7 +381,7 @@ TEST_CASE("free: a buffer that another thread frees after it was named is not he
         rig.write(stream, kept, noise(1, kept.bytes));
         const Region stale = allocate(rig, 16);
         const Address names[] = {stale.address};
-        std::pmr::vector<shim::ChunkRequest> needs;
+        std::pmr::vector<engine::ChunkRequest> needs;
         rig.session().name(names, {}, needs);
         REQUIRE(rig.session().free(stale.address) == CUDA_SUCCESS);
         Region next{};
@@ -392,7 +392,7 @@ TEST_CASE("free: a buffer that another thread frees after it was named is not he
             Bytes bytes;
             rig.read(stream, kept, bytes);
         }
-        shim::ResidentPins pins;
+        session::ResidentPins pins;
         REQUIRE(rig.session().pin_resident(needs, pins) == CUDA_SUCCESS);
         CHECK(pins.chunks.empty());
         Bytes bytes;
@@ -420,10 +420,10 @@ TEST_CASE("free: a buffer that work is about to use in place stays until it has"
     const Region other = allocate(rig, 63);
     rig.write(stream, other, noise(2, other.bytes));
     rig.drain();
-    shim::WorkingSet reach;
+    session::WorkingSet reach;
     reach.ranges.push_back({cold.address, cold.bytes, false, true});
     reach.stream = stream;
-    shim::Work work(reach);
+    session::Work work(reach);
     REQUIRE(rig.session().acquire(work) == CUDA_SUCCESS);
     REQUIRE(!work.hold.in_place.empty());
     std::thread freeing([&] { CHECK(rig.session().free(cold.address) == CUDA_SUCCESS); });

@@ -22,7 +22,7 @@
 namespace lms::fake {
 namespace {
 
-using shim::HostClaims;
+using executor::HostClaims;
 
 constexpr std::uint64_t kGranule = 1024;
 constexpr std::uint64_t kGpu = 64;  // granules
@@ -304,8 +304,8 @@ TEST_CASE("host claims: a smaller limit leaves on the GPU what the machine promi
     scene.rig.session().claim_host_by(claims.get());
     for (int i = 0; i < 6; ++i) scene.make(8);
     const struct Limit {
-        explicit Limit(std::uint64_t bytes) { shim::limit_now = bytes; }
-        ~Limit() { shim::limit_now = 0; }
+        explicit Limit(std::uint64_t bytes) { executor::limit_now = bytes; }
+        ~Limit() { executor::limit_now = 0; }
     } limit(16 * kGranule);
     scene.rig.session().limit_changed();
     const auto on_gpu = [&] {

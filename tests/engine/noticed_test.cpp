@@ -119,9 +119,9 @@ TEST_CASE("fences: those of a new stream say nothing of a stream that is gone bu
         CAPTURE(seed);
         FakePort gpu({64, 64 * 64, true, seed});
         engine::Timelines timelines;
-        shim::Fences fences(gpu, timelines);
+        executor::Fences fences(gpu, timelines);
         util::Mutex mutex{util::LockOrder::Session};
-        shim::SessionLock lock(mutex);
+        executor::SessionLock lock(mutex);
         const CUstream old = gpu.create_stream();
         fences.add(fences.record(old));
         gpu.finish(gpu.mark(old));
@@ -149,11 +149,11 @@ TEST_CASE("session: what an object reached stays until all work of its time is d
         const std::size_t next = scene.make(60);
         REQUIRE(scene.need(cold, scene.stream) == CUDA_SUCCESS);
         scene.rig.drain();
-        shim::Session& session = scene.rig.session();
-        const shim::Range range{scene.regions[cold].address, scene.regions[cold].bytes};
-        std::pmr::vector<shim::ChunkRequest> needs;
+        session::Session& session = scene.rig.session();
+        const session::Range range{scene.regions[cold].address, scene.regions[cold].bytes};
+        std::pmr::vector<engine::ChunkRequest> needs;
         session.name({}, {&range, 1}, needs);
-        shim::ResidentPins kept;
+        session::ResidentPins kept;
         REQUIRE(session.pin_resident(needs, kept) == CUDA_SUCCESS);
         session.reached();
         const CUstream other = scene.rig.stream();
@@ -224,10 +224,10 @@ TEST_CASE("blocks: one that the driver refuses takes no addresses") {
         REQUIRE(gpu.reserve(64, begin) == CUDA_SUCCESS);
         engine::Arena aliases(begin, 64, 64, 0);
         engine::BlockPool free;
-        shim::BlockSource source(gpu, free, device::Place::Device, aliases);
+        executor::BlockSource source(gpu, free, device::Place::Device, aliases);
         util::Mutex mutex{util::LockOrder::Session};
-        shim::SessionLock lock(mutex);
-        shim::Block block;
+        executor::SessionLock lock(mutex);
+        engine::Block block;
         gpu.fail(refused, 1, CUDA_ERROR_OUT_OF_MEMORY);
         CHECK(source.create(64, block, lock) == CUDA_ERROR_OUT_OF_MEMORY);
         CHECK(source.held_bytes() == 0);
@@ -241,10 +241,10 @@ TEST_CASE("blocks: what the driver took long to refuse is not asked for again wh
     REQUIRE(gpu.reserve(16 * 64, begin) == CUDA_SUCCESS);
     engine::Arena aliases(begin, 16 * 64, 64, 0);
     engine::BlockPool free;
-    shim::BlockSource source(gpu, free, device::Place::Device, aliases);
+    executor::BlockSource source(gpu, free, device::Place::Device, aliases);
     util::Mutex mutex{util::LockOrder::Session};
-    shim::SessionLock lock(mutex);
-    shim::Block first, second, block;
+    executor::SessionLock lock(mutex);
+    engine::Block first, second, block;
     REQUIRE(source.create(2 * 64, first, lock) == CUDA_SUCCESS);
     REQUIRE(source.create(2 * 64, second, lock) == CUDA_SUCCESS);
     gpu.fail(Call::Map, 1, CUDA_ERROR_NOT_READY);
@@ -285,7 +285,7 @@ TEST_CASE("budget: what is given back while the driver is asked is not taken for
     Scene scene(options_of(Safety::Args));
     scene.make(32);
     scene.make(32);
-    shim::Session& session = scene.rig.session();
+    session::Session& session = scene.rig.session();
     const std::uint64_t pieces = session.piece_bytes();
     free_last(scene);
     scene.rig.gpu().at(Call::Info, 1, [&] { REQUIRE(session.reclaim(32 * 64) == 32 * 64); });
@@ -297,9 +297,9 @@ TEST_CASE("budget: what is given back while the driver is asked is not taken for
 TEST_CASE("fences: each thread's own stream is one by itself") {
     FakePort gpu({64, 64 * 64, true, 1});
     engine::Timelines timelines;
-    const shim::Fences fences(gpu, timelines);
-    const shim::StreamKey mine = fences.key_of(CU_STREAM_PER_THREAD);
-    shim::StreamKey others = mine;
+    const executor::Fences fences(gpu, timelines);
+    const engine::StreamKey mine = fences.key_of(CU_STREAM_PER_THREAD);
+    engine::StreamKey others = mine;
     std::thread([&] { others = fences.key_of(CU_STREAM_PER_THREAD); }).join();
     CHECK(fences.key_of(CU_STREAM_PER_THREAD) == mine);
     CHECK(others != mine);
@@ -403,7 +403,7 @@ TEST_CASE("page-in: what opaque work may have written is there until it is overw
         // It is submitted first and runs last.
         const Gate open = closed();
         const CUstream late = scene.rig.stream();
-        const shim::Range whole{buffer.address, buffer.bytes, true};
+        const session::Range whole{buffer.address, buffer.bytes, true};
         REQUIRE(scene.rig.submit(
                     {late, {}, {whole}, false, both(gate(open), write_kernel(buffer.address, last))}) ==
                 CUDA_SUCCESS);
@@ -422,24 +422,24 @@ TEST_CASE("page-in: what opaque work may have written is there until it is overw
 TEST_CASE("streams: those of a context go with it, and no others") {
     const auto context = [](std::uintptr_t value) { return reinterpret_cast<CUcontext>(value); };
     const auto stream = [](std::uintptr_t value) { return reinterpret_cast<CUstream>(value); };
-    shim::stream_created(stream(0x8010), context(0x9010));
-    shim::stream_created(stream(0x8020), context(0x9020));
-    shim::streams_destroyed_with(context(0x9010));
-    CHECK(shim::context_of_known(stream(0x8010)) == nullptr);
-    CHECK(shim::context_of_known(stream(0x8020)) == context(0x9020));
-    shim::streams_destroyed_with(context(0x9020));
-    CHECK(shim::known_streams().empty());
+    program::stream_created(stream(0x8010), context(0x9010));
+    program::stream_created(stream(0x8020), context(0x9020));
+    program::streams_destroyed_with(context(0x9010));
+    CHECK(program::context_of_known(stream(0x8010)) == nullptr);
+    CHECK(program::context_of_known(stream(0x8020)) == context(0x9020));
+    program::streams_destroyed_with(context(0x9020));
+    CHECK(program::known_streams().empty());
 }
 
 TEST_CASE("contexts: who was given access to one GPU was not given it to another") {
     constexpr CUdevice kFirst = 41;
     constexpr CUdevice kSecond = 42;
     constexpr CUdevice kThird = 43;
-    shim::peer_admitted(kFirst, kSecond);
-    shim::peer_admitted(kThird, kFirst);
-    CHECK(shim::peers_of(kFirst) == std::vector<CUdevice>{kSecond});
-    CHECK(shim::peers_of(kSecond).empty());
-    CHECK(shim::peers_of(kThird) == std::vector<CUdevice>{kFirst});
+    program::peer_admitted(kFirst, kSecond);
+    program::peer_admitted(kThird, kFirst);
+    CHECK(program::peers_of(kFirst) == std::vector<CUdevice>{kSecond});
+    CHECK(program::peers_of(kSecond).empty());
+    CHECK(program::peers_of(kThird) == std::vector<CUdevice>{kFirst});
 }
 
 }  // namespace

@@ -186,19 +186,19 @@ TEST_CASE("parts: a mapping whose memory has just become another's names nothing
     for (Region* region : {&small, &next})
         REQUIRE(rig.session().allocate(region->bytes, region->address) == CUDA_SUCCESS);
     REQUIRE(next.address == small.address + 3 * granule);
-    shim::View view{.address = 0, .bytes = 8 * granule, .handle = 1, .home = small.address};
+    program::View view{.address = 0, .bytes = 8 * granule, .handle = 1, .home = small.address};
     REQUIRE(rig.gpu().reserve(view.bytes, view.address) == CUDA_SUCCESS);
     {
-        const lms::util::Lock lock(shim::program_addresses().mutex);
-        shim::program_addresses().book.add(view);
+        const lms::util::Lock lock(program::program_addresses().mutex);
+        program::program_addresses().book.add(view);
     }
-    shim::managed_views = true;
+    program::managed_views = true;
     CHECK(rig.submit({scene.stream, {view.address}, {}, false, [](Memory&) { return true; }}) ==
           CUDA_SUCCESS);
-    shim::managed_views = false;
+    program::managed_views = false;
     {
-        const lms::util::Lock lock(shim::program_addresses().mutex);
-        shim::program_addresses().book.remove(view.address);
+        const lms::util::Lock lock(program::program_addresses().mutex);
+        program::program_addresses().book.remove(view.address);
     }
     scene.check();
 }

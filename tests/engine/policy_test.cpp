@@ -83,8 +83,8 @@ struct Told : Plugin, Scene {
     void round() {
         for (std::size_t i = 0; i < regions.size(); ++i) use(i);
     }
-    void submit(std::vector<Address> names, std::vector<shim::Range> ranges, std::vector<Address> reads = {},
-                const void* code = nullptr, CUstream where = nullptr) {
+    void submit(std::vector<Address> names, std::vector<session::Range> ranges,
+                std::vector<Address> reads = {}, const void* code = nullptr, CUstream where = nullptr) {
         Job job{where ? where : stream, std::move(names), std::move(ranges), false,
                 [](Memory&) { return true; }};
         job.reads = std::move(reads);
@@ -176,16 +176,16 @@ TEST_CASE("policy: work is told with its stream, its code and how it touches eac
         CHECK(scene.told->work.code == code);
         CHECK(scene.told->work.stream != stream);
 
-        const auto touched = [&](std::vector<Address> names, std::vector<shim::Range> ranges) {
+        const auto touched = [&](std::vector<Address> names, std::vector<session::Range> ranges) {
             scene.submit(std::move(names), std::move(ranges));
             CHECK(scene.told->work.code == 0);
             CHECK(scene.told->work.stream == stream);
             return scene.accesses();
         };
-        const shim::Range whole{.address = a.address, .bytes = a.bytes, .overwritten = true};
-        const shim::Range half{.address = a.address, .bytes = bytes / 2, .overwritten = true};
-        const shim::Range source{.address = a.address + bytes / 2, .bytes = bytes / 2, .only_read = true};
-        const shim::Range rest{.address = a.address, .bytes = bytes};
+        const session::Range whole{.address = a.address, .bytes = a.bytes, .overwritten = true};
+        const session::Range half{.address = a.address, .bytes = bytes / 2, .overwritten = true};
+        const session::Range source{.address = a.address + bytes / 2, .bytes = bytes / 2, .only_read = true};
+        const session::Range rest{.address = a.address, .bytes = bytes};
         CHECK(touched({}, {whole}) == all(of_a, LMS_ACCESS_WRITTEN | LMS_ACCESS_WHOLE));
         CHECK(touched({}, {half}) == Accesses{LMS_ACCESS_WRITTEN});
         CHECK(touched({}, {source}) == Accesses{LMS_ACCESS_READ});
@@ -194,7 +194,7 @@ TEST_CASE("policy: work is told with its stream, its code and how it touches eac
         CHECK(touched({}, {rest}) == Accesses{LMS_ACCESS_UNKNOWN});
         CHECK(touched({a.address}, {whole}) == all(of_a, LMS_ACCESS_UNKNOWN));
         // Not of a whole buffer: the last chunk is touched in part.
-        const shim::Range most{.address = a.address, .bytes = a.bytes - 1, .overwritten = true};
+        const session::Range most{.address = a.address, .bytes = a.bytes - 1, .overwritten = true};
         expected = all(of_a, LMS_ACCESS_WRITTEN | LMS_ACCESS_WHOLE);
         expected.back() = LMS_ACCESS_WRITTEN;
         CHECK(touched({}, {most}) == expected);

@@ -25,25 +25,26 @@ Rig::Rig(const RigOptions& options) : options_(options) {
                 options.address_granules * options.granularity, options.remaps_wait});
     gpu_ = port.get();
     CUresult error = CUDA_ERROR_UNKNOWN;
-    session_ = shim::Session::open({0, nullptr}, std::move(port),
-                                   policy::Host::create(options.policy, settings_.frac, 0), settings_, error);
+    session_ =
+        session::Session::open({0, nullptr}, std::move(port),
+                               policy::Host::create(options.policy, settings_.frac, 0), settings_, error);
     REQUIRE(error == CUDA_SUCCESS);
     REQUIRE(session_);
 }
 
 Rig::~Rig() {
-    for (const CUstream stream : streams_) const shim::StreamEnd end(stream);
+    for (const CUstream stream : streams_) const program::StreamEnd end(stream);
 }
 
 CUstream Rig::stream() {
     const CUstream stream = gpu_->create_stream();
-    shim::stream_created(stream, nullptr);
+    program::stream_created(stream, nullptr);
     streams_.push_back(stream);
     return stream;
 }
 
 void Rig::destroy(CUstream stream) {
-    shim::StreamEnd end(stream);
+    program::StreamEnd end(stream);
     session_->stream_ends(stream, false);
     end.forget();
     session_->stream_ended(stream);
@@ -56,12 +57,12 @@ void Rig::destroy_streams() {
 }
 
 CUresult Rig::submit(Job job) {
-    if (shim::fast_path_gate.enter()) {
+    if (program::fast_path_gate.enter()) {
         gpu_->launch(job.stream, std::move(job.kernel));
-        shim::fast_path_gate.leave();
+        program::fast_path_gate.leave();
         return CUDA_SUCCESS;
     }
-    shim::WorkingSet reach;
+    session::WorkingSet reach;
     reach.addresses.assign(job.names.begin(), job.names.end());
     reach.only_read.assign(job.reads.begin(), job.reads.end());
     reach.ranges.assign(job.ranges.begin(), job.ranges.end());
@@ -69,7 +70,7 @@ CUresult Rig::submit(Job job) {
     reach.opaque = job.opaque;
     reach.unseen = job.unseen;
     reach.code = job.code;
-    shim::Work work(reach);
+    session::Work work(reach);
     const CUresult status = session_->acquire(work);
     if (status != CUDA_SUCCESS) return status;
     gpu_->launch(job.stream, std::move(job.kernel));

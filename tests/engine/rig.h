@@ -39,7 +39,7 @@ struct RigOptions {
 struct Job {
     CUstream stream;
     std::vector<Address> names;  // as arguments of a kernel
-    std::vector<shim::Range> ranges;
+    std::vector<session::Range> ranges;
     bool opaque = false;
     Kernel kernel;
     std::vector<Address> reads = {};  // as arguments by which it writes nothing
@@ -52,7 +52,7 @@ class Rig {
     explicit Rig(const RigOptions& options);
     ~Rig();
 
-    shim::Session& session() { return *session_; }
+    session::Session& session() { return *session_; }
     FakePort& gpu() { return *gpu_; }
     const RigOptions& options() const { return options_; }
 
@@ -81,7 +81,7 @@ class Rig {
     RigOptions options_;
     Settings settings_;
     FakePort* gpu_ = nullptr;
-    std::unique_ptr<shim::Session> session_;
+    std::unique_ptr<session::Session> session_;
     std::vector<CUstream> streams_;
 };
 

@@ -20,7 +20,7 @@
 namespace lms::fake {
 namespace {
 
-using shim::GpuShare;
+using executor::GpuShare;
 
 constexpr std::array<char, 16> kUuid{'s', 'h', 'a', 'r', 'e'};
 const std::string kSharePage = "gpu.73686172650000000000000000000000";
@@ -72,11 +72,11 @@ struct SharedScene : Scene {
     }
     // While some context is there.
     void begin_helper() {
-        shim::context_seen(context(), rig.session().device());
+        program::context_seen(context(), rig.session().device());
         REQUIRE(rig.session().wake(context()) == CUDA_SUCCESS);
         rig.session().help_while_idle();
     }
-    ~SharedScene() { shim::forget_context(context()); }
+    ~SharedScene() { program::forget_context(context()); }
     CUcontext context() { return reinterpret_cast<CUcontext>(this); }
     void look() {
         while (!rig.session().share_is_due()) ::usleep(1000);
@@ -252,7 +252,7 @@ TEST_CASE("share: who destroys a context waits for the helper that works in it")
     const auto destroy = [&] {
         if (destroyer.joinable()) return;
         destroyer = std::thread([&] {
-            shim::ContextEnd end(scene.context(), scene.rig.session().device());
+            program::ContextEnd end(scene.context(), scene.rig.session().device());
             end.close();
             closed = true;
         });

@@ -13,30 +13,30 @@ namespace {
 struct Spares {
     FakePort gpu{{64, 64 * 64, true, 1}};
     engine::Timelines timelines;
-    shim::Fences fences{gpu, timelines};
+    executor::Fences fences{gpu, timelines};
     util::Mutex mutex{util::LockOrder::Session};
-    shim::SessionLock lock{mutex};
+    executor::SessionLock lock{mutex};
 
     // All that was submitted runs, and is seen to be over.
     void finish() {
         gpu.run(1000);
         fences.poll(lock);
     }
-    shim::FencePtr spare(CUstream stream) { return fences.spare(fences.key_of(stream)); }
+    executor::FencePtr spare(CUstream stream) { return fences.spare(fences.key_of(stream)); }
 };
 
 TEST_CASE("spare fences: one that is recorded again stands for what was submitted since") {
     Spares all;
     const CUstream stream = all.gpu.create_stream();
     CHECK(!all.spare(stream));
-    const shim::Fence* const first = [&] {
-        const shim::FencePtr fence = all.fences.record(stream);
+    const executor::Fence* const first = [&] {
+        const executor::FencePtr fence = all.fences.record(stream);
         all.fences.add(fence);
         return fence.get();
     }();
     CHECK(!all.spare(stream));  // it has not passed
     all.finish();
-    shim::FencePtr spare = all.spare(stream);
+    executor::FencePtr spare = all.spare(stream);
     CHECK(spare.get() == first);
     CHECK(!all.spare(stream));
     const auto open = std::make_shared<std::atomic<bool>>(false);
@@ -54,7 +54,7 @@ TEST_CASE("spare fences: one that is recorded again stands for what was submitte
 TEST_CASE("spare fences: none that another still holds, who asks whether it has passed") {
     Spares all;
     const CUstream stream = all.gpu.create_stream();
-    const shim::FencePtr held = all.fences.record(stream);
+    const executor::FencePtr held = all.fences.record(stream);
     all.fences.add(held);
     CHECK(!all.spare(stream));
     all.finish();
@@ -85,11 +85,11 @@ TEST_CASE("spare fences: one that cannot be recorded again is replaced") {
     all.fences.add(all.fences.record(stream));
     CHECK(!all.spare(stream));
     all.finish();
-    shim::FencePtr spare = all.spare(stream);
+    executor::FencePtr spare = all.spare(stream);
     REQUIRE(spare);
-    const shim::Fence* const first = spare.get();
+    const executor::Fence* const first = spare.get();
     all.gpu.fail(Call::Record, 1, CUDA_ERROR_INVALID_HANDLE);
-    const shim::FencePtr fence = all.fences.record(stream, std::move(spare));
+    const executor::FencePtr fence = all.fences.record(stream, std::move(spare));
     REQUIRE(fence);
     CHECK(fence.get() != first);
     CHECK(all.gpu.live_events() == 1);

@@ -142,15 +142,15 @@ TEST_CASE("stalled work: beside a free in a stream that stands still, other work
 // A thread between acquire() and submitted(), in the driver for as long as the program makes it: in a
 // synchronous copy behind a gate, or before a full queue.
 struct InDriver {
-    InDriver(Scene& scene, shim::WorkingSet reach_)
+    InDriver(Scene& scene, session::WorkingSet reach_)
         : session(scene.rig.session()), reach(reach_), work(reach) {
         REQUIRE(session.acquire(work) == CUDA_SUCCESS);
     }
     ~InDriver() { session.submitted(work); }
 
-    shim::Session& session;
-    const shim::WorkingSet reach;
-    shim::Work work;
+    session::Session& session;
+    const session::WorkingSet reach;
+    session::Work work;
 };
 
 TEST_CASE("stalled work: a thread that stands in the driver is waited for once") {
@@ -170,7 +170,7 @@ TEST_CASE("stalled work: a thread that stands in the driver is waited for once")
         Job waiting{scene.rig.stream(), {}, {}, false, gate(endless)};
         waiting.unseen = true;
         REQUIRE(scene.rig.submit(std::move(waiting)) == CUDA_SUCCESS);
-        shim::WorkingSet reach;
+        session::WorkingSet reach;
         reach.stream = scene.rig.stream();
         switch (holds) {
             case Holds::Nothing:
@@ -235,7 +235,7 @@ bool others_get_on(Wants wants) {
     scene.changed(held);
     REQUIRE(scene.place(busy) == Place::Host);
     // Used in place, it cannot come in.
-    shim::WorkingSet reach;
+    session::WorkingSet reach;
     reach.stream = stream;
     reach.ranges = {{.address = scene.regions[busy].address, .bytes = 20 * 64, .may_stay = true}};
     std::optional<InDriver> in_place(std::in_place, scene, reach);
@@ -246,7 +246,7 @@ bool others_get_on(Wants wants) {
                 CHECK(scene.need(busy, scene.rig.stream()) == CUDA_SUCCESS);
                 break;
             case Wants::Pin:
-                CHECK(scene.rig.session().pin(at, 20 * 64) == shim::Session::Asked::Busy);
+                CHECK(scene.rig.session().pin(at, 20 * 64) == session::Session::Asked::Busy);
                 break;
             case Wants::Room:
                 scene.rig.session().reclaim(1000 * 64);

@@ -8,11 +8,11 @@
 #include <optional>
 #include <thread>
 
-namespace lms::shim {
+namespace lms::program {
 namespace {
 
 bool is_known(CUstream stream) {
-    return static_cast<bool>(StreamUse(stream));
+    return static_cast<bool>(program::StreamUse(stream));
 }
 
 }  // namespace
@@ -21,12 +21,12 @@ TEST_CASE("streams: one that is about to go waits for those who use its handle, 
     int any = 0;
     const auto stream = reinterpret_cast<CUstream>(&any);
     stream_created(stream, nullptr);
-    std::optional<StreamUse> use(std::in_place, stream);
+    std::optional<program::StreamUse> use(std::in_place, stream);
     REQUIRE(static_cast<bool>(*use));
     std::atomic<bool> in_use{true};
     std::atomic<bool> ended{false};
     std::thread destroying([&] {
-        const StreamEnd end(stream);
+        const program::StreamEnd end(stream);
         CHECK(static_cast<bool>(end));
         CHECK(!in_use);
         ended = true;
@@ -46,14 +46,14 @@ TEST_CASE("streams: one that the driver does not destroy is known again") {
     const auto stream = reinterpret_cast<CUstream>(&any);
     stream_created(stream, nullptr);
     {
-        StreamEnd end(stream);
+        program::StreamEnd end(stream);
         CHECK(!is_known(stream));
         end.forget();
         end.keep();
     }
     CHECK(is_known(stream));
-    const StreamEnd end(stream);
+    const program::StreamEnd end(stream);
     CHECK(static_cast<bool>(end));
 }
 
-}  // namespace lms::shim
+}  // namespace lms::program

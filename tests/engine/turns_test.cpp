@@ -20,7 +20,7 @@
 namespace lms::fake {
 namespace {
 
-using shim::GpuShare;
+using executor::GpuShare;
 
 constexpr std::array<char, 16> kTurnsUuid{'t', 'u', 'r', 'n', 's'};
 constexpr const char* kPage = "gpu.7475726e730000000000000000000000";
@@ -30,6 +30,9 @@ std::unique_ptr<sharing::SharingPage> open_page() {
     std::string problem;
     return sharing::SharingPage::open(folder.number(), kPage, problem);
 }
+
+// So long a process may get no processor, and is not to lose its turn for that.
+constexpr std::uint64_t kSlowestMachine = 200'000'000;
 
 // Another process, which has the turn and uses it all the time until it is killed.
 class TurnHolder {
@@ -45,7 +48,7 @@ class TurnHolder {
                 return page->write({.allocated_bytes = allocated_bytes,
                                     .resident_bytes = resident_bytes,
                                     .priority = priority,
-                                    .last_use_ns = now()});
+                                    .last_use_ns = now() + kSlowestMachine});
             };
             if (!page || !write()) ::_exit(1);
             std::size_t slot = 0;
@@ -392,26 +395,26 @@ TEST_CASE("turns: a buffer is large, or in chunks, by what there is in a turn, w
 struct MostScene : TurnsScene {
     explicit MostScene(bool maps_host) : TurnsScene({.shares = true}, maps_host) {}
 
-    std::vector<shim::Range> ranges() {
-        std::vector<shim::Range> all;
+    std::vector<session::Range> ranges() {
+        std::vector<session::Range> all;
         for (std::size_t i = 0; i < 5; ++i) all.push_back({regions[i].address, regions[i].bytes});
         return all;
     }
     CUresult launch() {
         return rig.submit({stream, {}, ranges(), false, [](Memory&) { return true; }});
     }
-    CUresult keep(std::span<const shim::Range> those, shim::ResidentPins& kept) {
-        std::pmr::vector<shim::ChunkRequest> needs;
+    CUresult keep(std::span<const session::Range> those, session::ResidentPins& kept) {
+        std::pmr::vector<engine::ChunkRequest> needs;
         rig.session().name({}, those, needs);
         return rig.session().pin_resident(needs, kept);
     }
-    // What one that is stopped has not given back yet.
+    // What others have not given back yet.
     void is_held(std::uint64_t granules) {
         rig.gpu().with_memory([&](Memory& memory) { memory.take_outside(granules * 64); });
     }
     void hold_until(const std::function<CUresult()>& call, TurnHolder& holder, std::uint64_t granules = 32) {
+        is_held(granules);
         until(call, [&] {
-            is_held(granules);
             holder.stop();
             const auto is_own = [&] {
                 const auto turn = sharing::turn_of(page->turn(), util::GpuClock::machine_ns());
@@ -441,8 +444,8 @@ TEST_CASE("turns: where host memory cannot be mapped, work that needs more than 
         scene.hold_until(launch, holder);
     }
     SUBCASE("while an object keeps some of it") {
-        shim::ResidentPins kept;
-        const shim::Range range{scene.regions[5].address, scene.regions[5].bytes};
+        session::ResidentPins kept;
+        const session::Range range{scene.regions[5].address, scene.regions[5].bytes};
         REQUIRE(scene.keep({&range, 1}, kept) == CUDA_SUCCESS);
         scene.give();
         scene.hold_until(launch, holder, 20);
@@ -482,7 +485,7 @@ TEST_CASE("turns: what an object keeps on the GPU waits for what others have") {
         TurnHolder holder(0, 48 * 64, 32 * 64);
         MostScene scene(maps_host);
         scene.give();
-        shim::ResidentPins kept;
+        session::ResidentPins kept;
         scene.hold_until([&] { return scene.keep(scene.ranges(), kept); }, holder);
         scene.rig.session().unpin_resident(kept);
         scene.check();

@@ -108,12 +108,12 @@ TEST_CASE("failures: work in the legacy stream behind which a capture forbids a 
     scene.rig.drain();
     scene.rig.session().see_work_over();  // or the next work would wait for its coming in
     const Gate gate = closed();
-    shim::capture_nears();
-    { const shim::CaptureBegin begin(scene.stream); }
+    program::capture_nears();
+    { const program::CaptureBegin begin(scene.stream); }
     gpu.fail(Call::Query, 1, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, 1'000);
     REQUIRE(scene.rig.submit(scene.late_write(CU_STREAM_LEGACY, cold, gate, true)) == CUDA_SUCCESS);
     gpu.fail(Call::Query, 0, CUDA_SUCCESS);
-    shim::capture_ended(scene.stream);
+    program::capture_ended(scene.stream);
     scene.changed(cold);
     scene.open_before_remap(cold, gate);
     scene.open_after_a_while(gate);
@@ -133,12 +133,12 @@ TEST_CASE("failures: the first move begins while the legacy stream is fenced for
         scene.changed(cold);
         scene.open_before_remap(cold, gate);
         Region more{0, 60 * scene.rig.options().granularity};
-        shim::capture_nears();
+        program::capture_nears();
         // The first fence is the stream's own.
         gpu.at(is_asked ? Call::Query : Call::Record, is_asked ? 1 : 2,
                [&] { CHECK(scene.rig.session().allocate(more.bytes, more.address) == CUDA_SUCCESS); });
         CHECK(scene.rig.session().capture_nears(scene.stream, true));
-        { const shim::CaptureBegin begin(scene.stream); }
+        { const program::CaptureBegin begin(scene.stream); }
         REQUIRE(more.address != 0);
         scene.regions.push_back(more);
         scene.expected.push_back(noise(7, more.bytes));
@@ -152,7 +152,7 @@ TEST_CASE("failures: the first move begins while the legacy stream is fenced for
         for (int ms = 0; ms < 5000 && !over; ++ms) std::this_thread::sleep_for(std::chrono::milliseconds(1));
         CHECK(over);
         gpu.forbid_legacy(false);
-        shim::capture_ended(scene.stream);
+        program::capture_ended(scene.stream);
         writing.join();
         scene.check();
     }

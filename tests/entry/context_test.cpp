@@ -504,6 +504,37 @@ TEST_CASE("contexts: one that goes while buffers are copied out ahead of need") 
     run_both("contexts_copies_out", Driver::Simulated, {{"SIMCUDA_D2H_GBPS", "0.02"}});
 }
 
+BODY(contexts_end_beside_the_trial) {
+    OK(cuInit, 0);
+    const CUcontext first = new_context(0);
+    CUdeviceptr small = 0;
+    OK(cuMemAlloc_v2, &small, 1 << 16);
+    const CUcontext second = new_context(0);
+    std::atomic<bool> nears{false};
+    std::thread allocating([&] {
+        OK(cuCtxSetCurrent, second);
+        for (int i = 0; i < 30; ++i) {
+            nears = i >= 13;  // the first that does not fit begins the trial
+            CUdeviceptr buffer = 0;
+            OK(cuMemAlloc_v2, &buffer, 1 << 18);
+        }
+    });
+    while (!nears) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::microseconds(std::atoi(std::getenv("ENDS_AFTER_US"))));
+    OK(cuCtxDestroy_v2, first);
+    allocating.join();
+}
+
+TEST_CASE("contexts: one that goes beside the trial of moves, which is made in it") {
+    for (int microseconds = 500; microseconds < 50'000; microseconds += 4000) {
+        CAPTURE(microseconds);
+        const Outcome outcome =
+            run("contexts_end_beside_the_trial", Driver::Simulated,
+                {{"SIMCUDA_VMM_US", "3000"}, {"ENDS_AFTER_US", std::to_string(microseconds)}});
+        CHECK(outcome.failures == "");
+    }
+}
+
 // What is out is pinned in the context that goes, and a copy in another one has yet to write there.
 FAMILY_TEST("contexts: one that goes while a copy in another waits for its turn") {
     OK(cuInit, 0);

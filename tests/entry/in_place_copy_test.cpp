@@ -357,6 +357,27 @@ FAMILY_TEST("copies in place: errors are CUDA's, and leave everything as it is")
     EXPECT(a.holds(1));
 }
 
+FAMILY_TEST("copies in place: what a capture forbids any copy it forbids them, by the same name") {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    Crowd crowd;
+    crowd.evict(a);
+    Bytes host(kBuffer, 5);
+    CUstream stream = nullptr;
+    OK(cuStreamCreate, &stream, CU_STREAM_DEFAULT);
+    for (const bool to_host : {true, false}) {
+        OK(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+        if (to_host)
+            FAILS(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuMemcpyDtoH_v2, host.data(), a.at(), kBuffer);
+        else
+            FAILS(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuMemcpyHtoD_v2, a.at(), host.data(), kBuffer);
+        CUgraph graph = nullptr;
+        FAILS(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture, stream, &graph);
+    }
+    EXPECT(host == Bytes(kBuffer, 5));
+    EXPECT(a.holds(1));
+}
+
 FAMILY_TEST("copies in place: host memory that is page-locked in part is refused as a whole") {
     const Gpu gpu;
     const Buffer a(kBuffer, 1);

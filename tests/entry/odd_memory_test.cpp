@@ -70,6 +70,8 @@ BODY(odd_questions) {
     ask("out", out.a.at());
     ask("in the middle of what is out", out.a.at(kOdd / 2));
     ask("past the end of what is out", out.a.at(kOdd));
+    const unsigned on = 1;
+    TELL("past the end", cuPointerSetAttribute, &on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, out.a.at(kOdd));
     ask("in", in.at());
     CUdeviceptr freed = 0;
     OK(cuMemAlloc_v2, &freed, kOdd);

@@ -117,22 +117,22 @@ void paths(std::string_view input) {
 void fat_binary(std::string_view input) {
     const Bytes image(input);
     for (const auto& found :
-         {shim::find_ptx(image.data(), image.size()), shim::find_cubins(image.data(), image.size())}) {
-        for (const shim::PackedCode& code : found) {
-            const auto plain = shim::unpack(code);
+         {code::find_ptx(image.data(), image.size()), code::find_cubins(image.data(), image.size())}) {
+        for (const code::PackedCode& code : found) {
+            const auto plain = code::unpack(code);
             must(!plain || plain->size() == code.plain_bytes);
         }
     }
     const unsigned gpus[] = {75, 86, 90};
-    shim::CodeImage code(image.data(), image.size(), {.addresses = true, .layouts = true, .gpus = gpus});
+    code::CodeImage code(image.data(), image.size(), {.addresses = true, .layouts = true, .gpus = gpus});
     code.layout_of("k");
     code.addresses_of("k");
 }
 
-void check_layouts(const shim::CodeLayouts& layouts) {
+void check_layouts(const code::CodeLayouts& layouts) {
     for (const auto& [name, layout] : layouts) {
         std::size_t end = 0;
-        for (const shim::Parameter& parameter : layout) {
+        for (const code::Parameter& parameter : layout) {
             must(parameter.offset >= end && parameter.offset + parameter.bytes >= parameter.offset);
             end = parameter.offset + parameter.bytes;
         }
@@ -141,14 +141,14 @@ void check_layouts(const shim::CodeLayouts& layouts) {
 
 void nv_info(std::string_view input) {
     const Bytes cubin(input);
-    check_layouts(shim::layouts_in_cubin(cubin.view()));
+    check_layouts(code::layouts_in_cubin(cubin.view()));
 }
 
 void ptx(std::string_view input) {
     const Bytes text(input);
-    const auto layouts = shim::layouts_in_ptx(text.view());
+    const auto layouts = code::layouts_in_ptx(text.view());
     check_layouts(layouts);
-    shim::PtxModule module{std::string(input)};
+    code::PtxModule module{std::string(input)};
     for (const auto& [name, layout] : layouts) module.addresses_of(name);
 }
 

@@ -1,4 +1,5 @@
-"""Which room of shim/ may include which, read from the includes themselves (shim/README.md has the picture)."""
+"""Which room of shim/ may include which, read from the includes themselves (shim/README.md has the picture), and
+that each room's names are in a namespace of its own, called as it is."""
 import pathlib
 import re
 import sys
@@ -30,6 +31,10 @@ SHOWS = {
     "telemetry": {"telemetry.h", "memory_told.h"},
     "policy": {"host.h"},
 }
+# `util` is a library: these stand beside each other in its headers.
+NAMESPACES = {"util": {"util", "log", "bounds", ""}}
+NAMESPACE = re.compile(r"^namespace lms(?:::(\w+))?[\w:]* \{", re.M)
+FORWARD = re.compile(r"^namespace [\w:]+ \{\n(?:(?:class|struct) \w+;\n)+\}", re.M)
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<](?:(?:(shim)/(\w+)|(policy)|(lms))/)([^">]*)', re.M)
 
 
@@ -55,7 +60,11 @@ def main():
             if room not in MAY:
                 wrong.append(f"{relative}: no room of that name is known here")
                 continue
-            for other, header in included(path.read_text()):
+            text = path.read_text()
+            for name in NAMESPACE.findall(FORWARD.sub("", text)):
+                if name not in NAMESPACES.get(room, {room}):
+                    wrong.append(f"{relative}: its names are in lms::{name}, and not in lms::{room}")
+            for other, header in included(text):
                 if other == room:
                     continue
                 if other not in MAY[room]:

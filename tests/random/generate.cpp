@@ -158,7 +158,26 @@ class Generator {
             {stream, any_buffer(), any_buffer(), any_buffer(), start(), length(), any(), any_buffer()});
     }
 
+    // A graph of much that is captured in one stream, launched a few times.
+    void replay(unsigned thread) {
+        const std::uint32_t stream = below(streams_);
+        const std::uint32_t graph = any_graph();
+        add(thread, Verb::begin, {stream, below(3)});
+        for (std::uint32_t left = 4 + below(12); left > 0; --left) {
+            add(thread, one_in(4) ? Verb::packed : Verb::mix,
+                {stream, any_buffer(), any_buffer(), any_buffer(), start(), length(), any()});
+            if (one_in(8)) add(thread, Verb::set, {stream, any_buffer(), start(), length(), 4, any(), 0});
+        }
+        add(thread, Verb::end, {stream, graph, below(2)});
+        for (std::uint32_t left = 1 + below(4); left > 0; --left) {
+            add(thread, Verb::launch, {one_in(4) ? any_stream() : stream, graph});
+            if (one_in(3)) work(thread);
+            if (one_in(6)) add(thread, Verb::retune, {graph, below(16), any()});
+        }
+    }
+
     void graph(unsigned thread) {
+        if (one_in(6)) return replay(thread);
         const std::uint32_t stream = any_stream();
         switch (below(8)) {
             case 0:

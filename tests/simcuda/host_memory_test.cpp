@@ -116,12 +116,18 @@ SIM_TEST("host memory: two registrations may share a page", {}) {
     EXPECT(host[2 * kPage - 1] == 2);
 }
 
-SIM_TEST("host memory: memory that is not there cannot be registered", {}) {
+SIM_TEST("host memory: memory that is not there, or not to be read, cannot be registered", {}) {
     const Gpu gpu;
     void* mapped = ::mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     ::munmap(static_cast<std::uint8_t*>(mapped) + kPage, kPage);
     FAILS(CUDA_ERROR_INVALID_VALUE, cuMemHostRegister, mapped, 2 * kPage, 0);
     OK(cuMemHostRegister, mapped, kPage, 0);
+    // More pages than are looked at together.
+    const std::size_t bytes = 1000 * kPage;
+    void* reserved = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ::mprotect(static_cast<std::uint8_t*>(reserved) + bytes - kPage, kPage, PROT_NONE);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuMemHostRegister, reserved, bytes, 0);
+    OK(cuMemHostRegister, reserved, bytes - kPage, 0);
 }
 
 SIM_TEST("host memory: managed memory is one pointer for both sides", {}) {

@@ -4,8 +4,8 @@
 
 #include "shim/program/address_book.h"
 
-using lms::shim::AddressBook;
-using lms::shim::AddressRange;
+using lms::program::AddressBook;
+using lms::program::AddressRange;
 
 namespace {
 

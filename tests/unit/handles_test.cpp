@@ -12,10 +12,10 @@
 #include <thread>
 #include <vector>
 
-namespace lms::shim {
+namespace lms::program {
 namespace {
 
-using Table = Handles<int, std::string>;
+using Table = program::Handles<int, std::string>;
 
 void enter(Table& all, int handle, std::string value) {
     const util::Lock lock(all.mutex);
@@ -200,7 +200,7 @@ TEST_CASE("handles: many threads use, destroy and make many handles") {
         std::atomic<int> users = 0;
         std::atomic<bool> alive = true;
     };
-    Handles<int, std::shared_ptr<Object>> all;
+    program::Handles<int, std::shared_ptr<Object>> all;
     std::array<std::atomic_flag, kHandles> destroying{};  // a program destroys a handle once
     std::atomic<int> wrong = 0, destroyed = 0, used = 0;
     const auto run = [&](unsigned seed) {
@@ -254,4 +254,4 @@ TEST_CASE("handles: many threads use, destroy and make many handles") {
     CHECK(destroyed > 0);
 }
 
-}  // namespace lms::shim
+}  // namespace lms::program

@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-using lms::shim::LaunchSamples;
+using lms::telemetry::LaunchSamples;
 
 TEST_CASE("launch samples: one in so many on the average, and of a program's round each launch") {
     LaunchSamples samples;

@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-using lms::shim::LinkSpeeds;
+using lms::telemetry::LinkSpeeds;
 using lms::trace::Direction;
 
 TEST_CASE("link speeds: what the first copy told is mended by the next few, and after some it is known") {

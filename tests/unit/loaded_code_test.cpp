@@ -14,7 +14,7 @@
 #include "shim/code/loaded_code.h"
 #include "tests/support/fat_binary.h"
 
-using namespace lms::shim;
+using namespace lms::code;
 using support::FatBinary;
 using support::For;
 using support::Packing;

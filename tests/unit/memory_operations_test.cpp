@@ -6,14 +6,14 @@
 #include <cstring>
 #include <vector>
 
-namespace lms::shim {
+namespace lms::access {
 namespace {
 
 constexpr engine::Address kAt = 0x7f0000001000;
 
 std::vector<engine::Address> named(const CUstreamBatchMemOpParams& operation) {
     std::vector<engine::Address> addresses;
-    for (const Range& word : words_of({&operation, 1})) {
+    for (const session::Range& word : words_of({&operation, 1})) {
         CHECK_FALSE(word.only_read);
         addresses.push_back(word.address);
     }
@@ -53,4 +53,4 @@ TEST_CASE("memory operations: one that is not known names whatever it may hold t
 }
 
 }  // namespace
-}  // namespace lms::shim
+}  // namespace lms::access

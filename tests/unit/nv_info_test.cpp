@@ -17,7 +17,7 @@
 #include "shim/code/ptx_layouts.h"
 #include "tests/unit/kernels/layouts.h"
 
-using namespace lms::shim;
+using namespace lms::code;
 
 namespace {
 

@@ -6,7 +6,8 @@
 
 #include "shim/access/placed_access.h"
 
-using namespace lms::shim;
+using namespace lms::access;
+using namespace lms::code;
 
 namespace {
 

@@ -7,9 +7,9 @@
 
 #include "shim/code/ptx_taint.h"
 
-using lms::shim::KernelAccess;
-using lms::shim::LinearTerm;
-using lms::shim::PtxModule;
+using lms::code::KernelAccess;
+using lms::code::LinearTerm;
+using lms::code::PtxModule;
 
 namespace {
 

@@ -9,11 +9,11 @@
 
 #include "shim/code/ptx_taint.h"
 
-using lms::shim::AccessBounds;
-using lms::shim::AccessRange;
-using lms::shim::LaunchShape;
-using lms::shim::PtxBounds;
-using lms::shim::PtxModule;
+using lms::code::AccessBounds;
+using lms::code::AccessRange;
+using lms::code::LaunchShape;
+using lms::code::PtxBounds;
+using lms::code::PtxModule;
 
 namespace {
 
@@ -129,6 +129,32 @@ TEST_CASE("bounds: the rest of a division by a constant") {
                 "sub.s32 %r8, %r5, %r11;") != "a+0..12");
     CHECK(loads("mul.hi.u32 %r7, %r5, -1431655765; shr.u32 %r10, %r7, 1; add.s32 %r5, %r5, 1;"
                 "mul.lo.s32 %r11, %r10, 3; sub.s32 %r8, %r5, %r11;") != "a+0..12");
+    // By a shift of which nothing is known.
+    CHECK(loads("mul.hi.u32 %r7, %r5, 1431655766; ld.global.u32 %r9, [%rd2]; shr.u32 %r10, %r7, %r9;"
+                "mad.lo.s32 %r8, %r10, -3, %r5;") != "a+0..12, b+0..4");
+}
+
+TEST_CASE("bounds: the rest of a signed division") {
+    const auto loads = [](const std::string& number) {
+        return bounds_text(kIndex + number + "div.s32 %r7, %r5, %r2; mul.lo.s32 %r11, %r7, %r2;" +
+                           "sub.s32 %r8, %r5, %r11; mul.wide.s32 %rd9, %r8, 4; add.s64 %rd10, %rd1, %rd9;" +
+                           "ld.global.u32 %r20, [%rd10];");
+    };
+    CHECK(loads("") == "a+0..32");
+    // Of what may be negative, it may be so too.
+    CHECK(loads("add.s32 %r5, %r5, -512;") == "a-4064..4096");
+    CHECK(loads("cvt.s64.s32 %rd5, %r5; neg.s64 %rd6, %rd5; cvt.u32.u64 %r5, %rd6;") == "a?");
+}
+
+TEST_CASE("bounds: a block's number as one of 16 bits says nothing of its upper half") {
+    BoundedLaunch launch;
+    launch.shape.blocks[0] = 70000;
+    const std::string at =
+        "mov.u32 %r3, %ctaid.x; mul.wide.u32 %rd9, %r3, 4; add.s64 %rd10, %rd1, %rd9;"
+        "ld.global.u32 %r20, [%rd10];";
+    const std::string all = "a+0..280000";
+    CHECK(bounds_text(at, launch) == all);
+    CHECK(bounds_text("mov.u16 %rs1, %ctaid.x; setp.ge.u16 %p1, %rs1, 100; @%p1 ret;" + at, launch) == all);
 }
 
 TEST_CASE("bounds: what a pointer decides beside where accesses are") {

@@ -17,23 +17,23 @@ namespace lms::reference {
 namespace {
 
 // Nothing where the code shows nothing.
-std::optional<shim::AccessBounds> told(const Kernel& kernel, const Launch& launch) {
-    shim::PtxModule module(kernel.text());
+std::optional<code::AccessBounds> told(const Kernel& kernel, const Launch& launch) {
+    code::PtxModule module(kernel.text());
     const auto all = module.bounds_of("k");
     if (!all) return std::nullopt;
     const std::vector<unsigned char> parameters = launch.parameters();
     std::vector<std::uint64_t> inputs;
-    for (const shim::Parameter& each : all->inputs()) {
+    for (const code::Parameter& each : all->inputs()) {
         REQUIRE(each.offset + each.bytes <= parameters.size());
         std::memcpy(&inputs.emplace_back(), parameters.data() + each.offset, each.bytes);
     }
-    return shim::PtxBounds::placed(all->follow({launch.blocks, launch.threads}, inputs), inputs);
+    return code::PtxBounds::placed(all->follow({launch.blocks, launch.threads}, inputs), inputs);
 }
 
-bool is_in(const shim::AccessBounds& bounds, const Access& access) {
+bool is_in(const code::AccessBounds& bounds, const Access& access) {
     const std::size_t word = 8 * access.by->pointer;
     if (bounds.written.touch(word, 8) || (!access.stored && bounds.read.touch(word, 8))) return true;
-    return std::ranges::any_of(bounds.ranges, [&](const shim::AccessRange& each) {
+    return std::ranges::any_of(bounds.ranges, [&](const code::AccessRange& each) {
         return access.address >= each.begin && access.address + access.bytes <= each.end &&
                (each.written || !access.stored);
     });
@@ -49,7 +49,7 @@ constexpr unsigned kMostSteps = 400;
 // How many accesses the bounds leave out.
 unsigned wrong(const Kernel& kernel, std::uint64_t seed, Counts& counts) {
     const Launch launch = random_launch(seed);
-    const std::optional<shim::AccessBounds> bounds = told(kernel, launch);
+    const std::optional<code::AccessBounds> bounds = told(kernel, launch);
     ++counts.kernels;
     if (!bounds) return 0;
     ++counts.shown;
@@ -84,10 +84,10 @@ Kernel shrunk(Kernel kernel, std::uint64_t seed) {
 
 std::string told_wrong(const Kernel& kernel, std::uint64_t seed) {
     const Launch launch = random_launch(seed);
-    const shim::AccessBounds bounds = told(kernel, launch).value();
+    const code::AccessBounds bounds = told(kernel, launch).value();
     std::ostringstream text;
     text << "seed " << seed << "\n" << kernel.text();
-    for (const shim::AccessRange& each : bounds.ranges)
+    for (const code::AccessRange& each : bounds.ranges)
         text << "range " << each.begin << " to " << each.end << (each.written ? " w\n" : "\n");
     run(kernel, launch, seed, kMostSteps, [&](const Access& access) {
         if (!is_in(bounds, access))

@@ -176,8 +176,10 @@ class Generator {
         constexpr Op kOps[] = {Op::Add, Op::Add, Op::Sub, Op::MulLo, Op::MadLo, Op::And, Op::Or,
                                Op::Xor, Op::Not, Op::Neg, Op::Abs,   Op::Min,   Op::Max, Op::Min,
                                Op::Rem, Op::Div, Op::Shl, Op::Shr,   Op::MulHi, Op::Mov};
-        const unsigned what = random_.below(14);
-        if (what == 12) {
+        const unsigned what = random_.below(15);
+        if (what == 14) {
+            division(variable(random_.chance(75) ? 32 : random_.chance(50) ? 64 : 16));
+        } else if (what == 12) {
             rest(variable(32));
         } else if (what == 13) {
             choice(variable(32));
@@ -234,6 +236,35 @@ class Generator {
         emit(Op::And, {32, false}, masked, of(sum),
              of(random_.chance(60) ? mask : mask & ((std::int64_t{1} << random_.below(32)) - 1)));
         emit(Op::Sub, {32, true}, result, of(random_.chance(90) ? x : variable(32)), of(masked));
+    }
+
+    // x - x / m * m, divided or multiplied by a rounded 2^n / m and shifted; and nearly so.
+    void division(Register result) {
+        const unsigned bits = result.bits;
+        const Register x = variable(bits), quotient = fresh(bits), product = fresh(bits);
+        constexpr std::int64_t kBy[] = {2, 3, 4, 5, 7, 8, 10, 15, 16, 31, 100};
+        const std::int64_t m = random_.one_of(kBy);
+        const Operand by = random_.chance(30) ? of(variable(bits)) : of(m);
+        Register last = quotient;
+        if (random_.chance(40) || bits == 64) {
+            emit(Op::Div, type_of(bits), quotient, of(x), by);
+        } else {
+            const bool high = random_.chance(50);
+            const unsigned shift = high ? random_.below(6) : 4 + random_.below(bits - 4);
+            const unsigned power = shift + (high ? bits : 0);
+            const std::int64_t wrong = random_.chance(20) ? std::int64_t{random_.below(3)} - 1 : 0;
+            const std::int64_t factor = ((std::int64_t{1} << power) + m - 1) / m + wrong;
+            emit(high ? Op::MulHi : Op::MulLo, {bits, random_.chance(15)}, quotient, of(x),
+                 of(factor & ((std::int64_t{1} << bits) - 1)));
+            emit(Op::Shr, {bits, random_.chance(15)}, last = fresh(bits), of(quotient),
+                 random_.chance(15) ? of(variable(32)) : of(std::int64_t{shift}));
+        }
+        if (random_.chance(60)) {
+            emit(Op::MulLo, type_of(bits), product, of(last), by);
+            emit(Op::Sub, type_of(bits), result, of(random_.chance(95) ? x : variable(bits)), of(product));
+        } else {
+            emit(Op::MadLo, type_of(bits), result, of(last), of(-m), of(x));
+        }
     }
 
     // One of two numbers, by a comparison of what they were computed from.

@@ -5,7 +5,7 @@
 
 #include "shim/code/ptx_taint.h"
 
-using lms::shim::PtxModule;
+using lms::code::PtxModule;
 using Answer = PtxModule::Answer;
 
 namespace {
@@ -380,4 +380,14 @@ TEST_CASE("modules: text cut off anywhere, or with a character changed, is looke
             PtxModule(changed).addresses_of("k");
         }
     }
+}
+
+TEST_CASE("addresses told: pointers in text that people write without blanks") {
+    CHECK(body("ld.global.u64 %rd5, [%rd4]; st .global.u32 [%rd5], 1;") == Answer::Incomplete);
+    CHECK(body("ld.global.u64 %rd5, [%rd3]; mov.u64%rd4, %rd5; st.global.u32[%rd4], 1;") ==
+          Answer::Incomplete);
+    CHECK(body("mov.u64%rd5, %rd4; st.global.u32[%rd5], 1;") == Answer::Complete);
+    CHECK(body("{.param .b64 x; st.param.b64 [x], %rd2; call free, (x);}"
+               "{.reg.b64 x; ld.global.u64 x, [%rd3]; add.u64 %rd5, x, 8; st.global.u32 [%rd5], 1;}",
+               ".extern .func free(.param.b64 a);\n") == Answer::Incomplete);
 }

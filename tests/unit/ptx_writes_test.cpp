@@ -7,8 +7,8 @@
 
 #include "shim/code/ptx_taint.h"
 
-using lms::shim::ParameterWords;
-using lms::shim::PtxModule;
+using lms::code::ParameterWords;
+using lms::code::PtxModule;
 
 namespace {
 

@@ -20,7 +20,7 @@ bool lacks(const std::string& model, const std::string& device) {
     const Scratch root;
     add(root, "0000:01:00.0", "NVIDIA L4", "0x27b8");
     add(root, "0000:81:00.0", model, device);
-    return lms::shim::may_lack_pools(root.path().c_str());
+    return lms::program::may_lack_pools(root.path().c_str());
 }
 
 }  // namespace
@@ -57,7 +57,7 @@ TEST_CASE("system GPUs: those older than Pascal lack memory pools") {
 
 TEST_CASE("system GPUs: of what the kernel does not list nothing is known") {
     const Scratch root;
-    CHECK_FALSE(lms::shim::may_lack_pools(root.path().c_str()));
+    CHECK_FALSE(lms::program::may_lack_pools(root.path().c_str()));
     root.put("proc/driver/nvidia/gpus/0000:01:00.0/power", "");
-    CHECK_FALSE(lms::shim::may_lack_pools(root.path().c_str()));
+    CHECK_FALSE(lms::program::may_lack_pools(root.path().c_str()));
 }

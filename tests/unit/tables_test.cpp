@@ -9,10 +9,10 @@
 
 #include "shim/access/pointer_words.h"
 
+using lms::access::Extent;
+using lms::access::PointerWord;
+using lms::access::PointerWords;
 using lms::engine::Address;
-using lms::shim::Extent;
-using lms::shim::PointerWord;
-using lms::shim::PointerWords;
 
 namespace {
 

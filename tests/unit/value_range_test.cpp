@@ -9,7 +9,7 @@
 
 #include "shim/code/value_range.h"
 
-using namespace lms::shim;
+using namespace lms::code;
 
 namespace {
 

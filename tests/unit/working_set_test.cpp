@@ -8,15 +8,16 @@
 #include <random>
 #include <vector>
 
-namespace lms::shim {
+namespace lms::access {
 namespace {
 
-constexpr Bounds kBounds{0x7f0000000000, 0x7f0000100000};
+constexpr session::Bounds kBounds{0x7f0000000000, 0x7f0000100000};
 
 // As where a driver gives its lowest addresses.
-constexpr Bounds kWide{0x302000000, 0x5000001000};
+constexpr session::Bounds kWide{0x302000000, 0x5000001000};
 
-std::pmr::vector<engine::Address> scanned(const void* data, std::size_t bytes, Bounds bounds = kBounds) {
+std::pmr::vector<engine::Address> scanned(const void* data, std::size_t bytes,
+                                          session::Bounds bounds = kBounds) {
     std::pmr::vector<engine::Address> found;
     scan(data, bytes, bounds, [&](std::size_t at, engine::Address address) {
         engine::Address word = 0;
@@ -28,7 +29,8 @@ std::pmr::vector<engine::Address> scanned(const void* data, std::size_t bytes, B
 }
 
 // Little-endian words at each byte.
-std::pmr::vector<engine::Address> naive(const std::vector<unsigned char>& data, Bounds bounds = kBounds) {
+std::pmr::vector<engine::Address> naive(const std::vector<unsigned char>& data,
+                                        session::Bounds bounds = kBounds) {
     std::pmr::vector<engine::Address> found;
     for (std::size_t i = 0; i + 8 <= data.size(); ++i) {
         engine::Address word = 0;
@@ -52,7 +54,7 @@ TEST_CASE("working set: all sizes, with addresses at every byte") {
 }
 
 TEST_CASE("working set: random words around the bounds") {
-    for (const Bounds bounds : {kBounds, kWide}) {
+    for (const session::Bounds bounds : {kBounds, kWide}) {
         for (std::uint64_t seed = 1; seed <= 50; ++seed) {
             INFO("seed ", seed, " from ", bounds.begin);
             std::mt19937_64 random(seed);
@@ -95,4 +97,4 @@ TEST_CASE("working set: the bounds, and structs passed by value") {
 }
 
 }  // namespace
-}  // namespace lms::shim
+}  // namespace lms::access

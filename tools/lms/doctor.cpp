@@ -63,7 +63,7 @@ std::string try_preload(const std::string& shim) {
         close(ends[0]);
         close(ends[1]);
         setenv("LD_PRELOAD", shim.c_str(), 1);
-        execlp("true", "true", nullptr);
+        execl("/bin/sh", "sh", "-c", ":", nullptr);
         _exit(kNotFound);
     }
     close(ends[1]);

@@ -15,6 +15,7 @@
 #include "tools/lms/exit_codes.h"
 #include "tools/lms/open_trace.h"
 #include "tools/lms/progress.h"
+#include "tools/lms/to_stderr.h"
 #include "tools/lms/trace_commands.h"
 #include "tools/lms/trace_names.h"
 
@@ -75,10 +76,10 @@ int export_parquet(const ExportOptions& options) {
                       options.path, options.output});
     const int status = WIFEXITED(ended.status) ? WEXITSTATUS(ended.status) : kCannotSetUp;
     if (ended.problem == 0 && status != kNoPyarrow) return status == 1 ? kCannotSetUp : status;
-    fmt::print(stderr,
-               "lms export: Parquet is written by pyarrow, which {} has not: python3 -m pip install pyarrow, "
-               "or take --csv\n",
-               python);
+    to_stderr(
+        "lms export: Parquet is written by pyarrow, which {} has not: python3 -m pip install pyarrow, "
+        "or take --csv\n",
+        python);
     return kCannotSetUp;
 }
 
@@ -161,7 +162,7 @@ struct CsvLine {
 
 int export_trace(const ExportOptions& options) {
     if (is_the_trace(options.output, options.path)) {
-        fmt::print(stderr, "lms export: -o {}: that is the trace\n", options.output);
+        to_stderr("lms export: -o {}: that is the trace\n", options.output);
         return kUsage;
     }
     if (options.parquet) return export_parquet(options);
@@ -174,8 +175,8 @@ int export_trace(const ExportOptions& options) {
     const File file(named ? std::fopen(options.output.c_str(), "w") : stdout,
                     named ? std::fclose : std::fflush);
     if (!file) {
-        fmt::print(stderr, "lms export: cannot write {}\n", options.output);
-        return kUsage;
+        to_stderr("lms export: cannot write {}\n", options.output);
+        return kCannotSetUp;
     }
     if (options.csv) {
         fmt::print(file.get(), "event,gpu,begin_ns,end_ns,allocation,chunk,bytes,what\n");
@@ -189,7 +190,7 @@ int export_trace(const ExportOptions& options) {
         perfetto(trace->events, file.get());
     }
     if (std::fflush(file.get()) == 0 && std::ferror(file.get()) == 0) return 0;
-    fmt::print(stderr, "lms export: cannot write {}\n", named ? options.output : "to stdout");
+    to_stderr("lms export: cannot write {}\n", named ? options.output : "to stdout");
     return kCannotSetUp;
 }
 

@@ -22,6 +22,7 @@
 #include "tools/lms/program_kind.h"
 #include "tools/lms/run.h"
 #include "tools/lms/simulated_work.h"
+#include "tools/lms/to_stderr.h"
 
 namespace lms::tool {
 namespace {
@@ -116,7 +117,7 @@ bool ran_kernels(const Trace& trace) {
 
 std::nullopt_t fail_steps(int& status, int with, const std::string& why) {
     status = with;
-    fmt::print(stderr, "lms plan: {}\n", why);
+    to_stderr("lms plan: {}\n", why);
     return std::nullopt;
 }
 
@@ -140,9 +141,11 @@ std::optional<Workload> run_first_steps(const FirstSteps& options, int& status) 
                           fmt::format("{}: {}", options.command[0], std::strerror(ended.problem)));
     const std::filesystem::path path = largest_trace(scratch.path());
     if (path.empty())
-        return fail_steps(status, kNotWell,
-                          fmt::format("the program {} without managed memory; {}", ending(ended),
-                                      why_untouched(options.command[0])));
+        return fail_steps(
+            status, kNotWell,
+            fmt::format(
+                "the program {} and had no managed memory: no allocation reached LMS_THRESHOLD, or {}",
+                ending(ended), why_untouched(options.command[0])));
     auto trace = std::make_unique<Trace>();
     std::string problem;
     read_trace_file(path.string(), *trace, problem);
@@ -154,7 +157,7 @@ std::optional<Workload> run_first_steps(const FirstSteps& options, int& status) 
                         "a trace of a real GPU",
                         ending(ended)));
     if (ended.status != 0 && options.seconds == 0)
-        fmt::print(stderr, "lms plan: the program {}; the plan is of what it did before\n", ending(ended));
+        to_stderr("lms plan: the program {}; the plan is of what it did before\n", ending(ended));
     Workload load = workload_of(std::move(trace), problem);
     if (!problem.empty())
         return fail_steps(status, kNotWell, fmt::format("the program's trace: {}", problem));

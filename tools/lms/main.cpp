@@ -4,10 +4,14 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -22,6 +26,7 @@
 #include "tools/lms/self_check.h"
 #include "tools/lms/set.h"
 #include "tools/lms/show_settings.h"
+#include "tools/lms/to_stderr.h"
 #include "tools/lms/top.h"
 #include "tools/lms/trace_commands.h"
 
@@ -31,6 +36,21 @@ namespace {
 struct UsageError : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
+
+// A number above 0, or from 0 on, and no larger than an int may be. CLI11's own checks let "nan" pass.
+CLI::Validator number(bool with_zero) {
+    const auto check = [with_zero](const std::string& text) {
+        constexpr double kMost = std::numeric_limits<int>::max();
+        double value = 0;
+        const char* const end = text.data() + text.size();
+        const auto [at, error] = std::from_chars(text.data(), end, value);
+        const bool is_one = error == std::errc() && at == end && std::isfinite(value);
+        if (is_one && value > kMost) return fmt::format("{} is above {}", text, kMost);
+        if (is_one && (value > 0 || (with_zero && value == 0))) return std::string();
+        return fmt::format("\"{}\" is no number {}", text, with_zero ? "from 0 on" : "above 0");
+    };
+    return {check, ""};
+}
 
 struct RunHelp : CLI::Formatter {
     std::string make_usage(const CLI::App*, std::string name) const override {
@@ -84,11 +104,11 @@ void add_plan_options(CLI::App& command, PlanOptions& options) {
         ->allow_extra_args(false);
     command.add_option("--size", options.size, "Of a recorded step, its n")
         ->type_name("N")
-        ->check(CLI::PositiveNumber);
+        ->check(number(false));
     command
         .add_option("--kernel-ms", options.kernel_ms, "Time of each kernel; default: modelled, or measured")
         ->type_name("MS")
-        ->check(CLI::NonNegativeNumber);
+        ->check(number(true));
     command
         .add_option("--context", options.context,
                     "What CUDA takes of the GPU; default: 448M, of small GPUs a thirty-second")
@@ -100,7 +120,7 @@ void add_plan_options(CLI::App& command, PlanOptions& options) {
     command
         .add_option("--seconds", options.seconds, "End the program after so many; default: it ends by itself")
         ->type_name("N")
-        ->check(CLI::PositiveNumber);
+        ->check(number(false));
     command.add_flag("--json", options.as_json, "Print JSON");
     command.add_option("--html", options.html, "Write a page with curves, too")->type_name("FILE");
 }
@@ -138,7 +158,7 @@ struct TraceCommands {
             .add_option("--fail-above", replay_options.fail_above,
                         "Exit with 1 if a policy moves more than so many times the fewest bytes")
             ->type_name("RATIO")
-            ->check(CLI::PositiveNumber);
+            ->check(number(false));
         replay_command_.add_flag("--json", replay_options.as_json, "Print JSON");
 
         diff_command.add_option("BEFORE", before, "A trace")->required();
@@ -158,7 +178,7 @@ struct TraceCommands {
 
         record_command.add_option("PID", record_options.process, "The process")
             ->required()
-            ->check(CLI::PositiveNumber);
+            ->check(number(false));
         record_command
             .add_option_function<std::string>(
                 "ACTION", [this](const std::string& word) { record_options.starts = word == "start"; },
@@ -219,6 +239,36 @@ void take_help(std::vector<std::string>& words) {
     words.emplace_back("--help");
 }
 
+// An option of lms that is given nothing behind its "=" would take the next word for its value. What follows
+// a program's name is the program's.
+void refuse_empty(const CLI::App& app, std::span<const std::string> words) {
+    const auto named = app.get_subcommands(
+        [&](const CLI::App* one) { return !words.empty() && one->get_name() == words[0]; });
+    if (named.empty()) return;
+    for (std::size_t i = 1; i < words.size(); ++i) {
+        const std::string& word = words[i];
+        if (!word.starts_with("-")) {
+            if (named[0]->get_prefix_command()) return;
+            continue;
+        }
+        const std::size_t equals = word.find('=');
+        const CLI::Option* const option = named[0]->get_option_no_throw(word.substr(0, equals));
+        if (!option || option->get_items_expected_max() == 0) continue;
+        if (equals == std::string::npos)
+            ++i;
+        else if (equals + 1 == word.size())
+            throw UsageError(fmt::format("{}: expected a value behind the =", word));
+    }
+}
+
+int no_command(const std::vector<std::string>& given) {
+    to_stderr(
+        "lms: {}; expected run, demo, plan, top, set, trace, report, replay, diff, export, settings or "
+        "doctor (lms --help)\n",
+        given.empty() ? "no command" : "no command " + given[0]);
+    return kUsage;
+}
+
 int main(std::vector<std::string> words) {
     take_help(words);
     // The program's own arguments must reach it as they are, so the parser never sees what follows the first
@@ -226,7 +276,6 @@ int main(std::vector<std::string> words) {
     const auto separator = std::ranges::find(words, "--");
     const std::vector<std::string> after(separator, words.end());
     words.erase(separator, words.end());
-    std::ranges::reverse(words);  // as CLI11 wants them
 
     CLI::App app("Makes a GPU look larger than it is, for programs that do not know of it.", "lms");
     app.set_version_flag("--version", "lms " LMS_VERSION);
@@ -268,12 +317,12 @@ int main(std::vector<std::string> words) {
         ->check(CLI::ExistingFile);
     demo_command.add_option("--steps", demo_options.steps, "Training steps; default: 120")
         ->type_name("N")
-        ->check(CLI::PositiveNumber);
+        ->check(number(false));
     settings_command.add_flag("--json", as_json, "Print JSON");
     doctor_command.add_flag("--json", as_json, "Print JSON");
     top_command.add_flag("--json", as_json, "Print JSON, once");
-    top_command.add_option("PID", watched, "This process alone")->check(CLI::PositiveNumber);
-    set_command.add_option("PID", changed, "The process")->required()->check(CLI::PositiveNumber);
+    top_command.add_option("PID", watched, "This process alone")->check(number(false));
+    set_command.add_option("PID", changed, "The process")->required()->check(number(false));
     set_command
         .add_option("CHANGE", changes,
                     "limit=SIZE or none (of each GPU), share=TERMS (as LMS_SHARE), policy=NAME, log=LEVEL, "
@@ -283,6 +332,8 @@ int main(std::vector<std::string> words) {
     doctor_command.add_flag("--check", tries, "Try moves on each GPU");
 
     try {
+        refuse_empty(app, words);
+        std::ranges::reverse(words);  // as CLI11 wants them
         app.parse(words);
         if (run_command.parsed()) {
             run_options.command = program_of(run_command, after);
@@ -295,22 +346,18 @@ int main(std::vector<std::string> words) {
         }
         if (const std::string problem = traces.refuse(); !problem.empty()) throw UsageError(problem);
     } catch (const CLI::Success& help) {
+        if (app.get_subcommands().empty() && !app.remaining().empty()) return no_command(app.remaining());
         return app.exit(help);
     } catch (const CLI::RequiredError& problem) {
         if (!app.get_subcommands().empty()) {
-            fmt::print(stderr, "lms: {} (lms {} --help)\n", problem.what(),
-                       app.get_subcommands().front()->get_name());
+            to_stderr("lms: {} (lms {} --help)\n", problem.what(), app.get_subcommands().front()->get_name());
             return kUsage;
         }
-        const std::vector<std::string> given = app.remaining();
-        fmt::print(
-            stderr,
-            "lms: {}; expected run, demo, plan, top, set, trace, report, replay, diff, export, settings or "
-            "doctor (lms --help)\n",
-            given.empty() ? "no command" : "no command " + given[0]);
-        return kUsage;
+        return no_command(app.remaining());
     } catch (const std::runtime_error& problem) {
-        fmt::print(stderr, "lms: {} (lms --help, lms run --help)\n", problem.what());
+        const auto given = app.get_subcommands();
+        to_stderr("lms: {} (lms {}--help)\n", problem.what(),
+                  given.empty() ? "" : given.front()->get_name() + " ");
         return kUsage;
     }
     if (run_command.parsed()) return run(run_options);
@@ -331,7 +378,7 @@ int main(std::vector<std::string> words) {
         show_settings(as_json);
     }
     if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
-    fmt::print(stderr, "lms: cannot write: {}\n", std::strerror(errno));
+    to_stderr("lms: cannot write: {}\n", std::strerror(errno));
     return kCannotSetUp;
 }
 
@@ -343,10 +390,10 @@ int main(int count, char** words) {
         return lms::tool::main({words + (count > 0), words + count});
     } catch (const std::system_error& problem) {
         // As fmt::print has it of what does not fit stdout's buffer.
-        fmt::print(stderr, "lms: cannot write: {}\n", problem.code().message());
+        lms::tool::to_stderr("lms: cannot write: {}\n", problem.code().message());
         return lms::tool::kCannotSetUp;
     } catch (const std::exception& problem) {
-        fmt::print(stderr, "lms: {}\n", problem.what());
+        lms::tool::to_stderr("lms: {}\n", problem.what());
         return lms::tool::kCannotSetUp;
     }
 }

@@ -9,6 +9,7 @@
 #include "shim/util/units.h"
 #include "tools/lms/printable.h"
 #include "tools/lms/symbols.h"
+#include "tools/lms/to_stderr.h"
 
 namespace lms::tool {
 
@@ -26,23 +27,21 @@ std::unique_ptr<Trace> open_trace(const std::string& path, const char* command) 
     std::string problem;
     read_trace_file(path, *trace, problem);
     if (!problem.empty()) {
-        fmt::print(stderr, "lms {}: {}\n", command, problem);
+        to_stderr("lms {}: {}\n", command, problem);
         return nullptr;
     }
     if (!trace->stopped.empty())
-        fmt::print(stderr, "lms {}: {}: {}; what follows is not read\n", command, path, trace->stopped);
+        to_stderr("lms {}: {}: {}; what follows is not read\n", command, path, trace->stopped);
     if (!trace->ended && trace->stopped.empty())
-        fmt::print(stderr,
-                   "lms {}: {}: the program still runs or was killed: its last half second may be missing\n",
-                   command, path);
+        to_stderr("lms {}: {}: the program still runs or was killed: its last half second may be missing\n",
+                  command, path);
     if (is_midway(*trace))
-        fmt::print(
-            stderr,
+        to_stderr(
             "lms {}: {}: the trace began in a running program: buffers allocated before have no call site\n",
             command, path);
     if (trace->dropped > 0)
-        fmt::print(stderr, "lms {}: {}: {} events are missing: they came faster than they could be written\n",
-                   command, path, trace->dropped);
+        to_stderr("lms {}: {}: {} events are missing: they came faster than they could be written\n", command,
+                  path, trace->dropped);
     resolve_call_sites(*trace);
     return trace;
 }

@@ -46,6 +46,10 @@ struct Pace {
         return waits_until(step) + static_cast<double>(step.after_ns) / 1e9;
     }
 
+    // When the program and the GPU have both come to their end. A program may end its part first: one that
+    // is traced for a while is not seen to wait for what it submitted last.
+    double end() const { return std::max(now, *std::ranges::max_element(free)); }
+
     double now = 0;
     std::vector<double> free;    // by stream, its last work is over
     std::vector<double> copied;  // by chunk, the last copy into it is over

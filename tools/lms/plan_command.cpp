@@ -16,6 +16,7 @@
 #include "tools/lms/plan_html.h"
 #include "tools/lms/progress.h"
 #include "tools/lms/recorded_step.h"
+#include "tools/lms/to_stderr.h"
 
 namespace lms::tool {
 namespace {
@@ -27,7 +28,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kUsual = "a100";
 
 int fail_plan(int status, const std::string& why) {
-    fmt::print(stderr, "lms plan: {}\n", why);
+    to_stderr("lms plan: {}\n", why);
     return status;
 }
 
@@ -136,17 +137,20 @@ std::string refuse(const PlanOptions& options) {
     for (const std::string& gpu : options.gpus) {
         if (!parse_gpu(gpu, problem)) return problem;
     }
-    const auto refuse_size = [&](const char* option, const std::string& value) {
-        if (!value.empty() && !util::parse_bytes(value))
-            problem =
-                fmt::format("--{}={}: expected a size in bytes, or with suffix K, M, G or T", option, value);
+    const auto refuse_size = [&](const char* option, const std::string& value, std::uint64_t least) {
+        const auto bytes = util::parse_bytes(value);
+        if (value.empty() || (bytes && *bytes >= least)) return;
+        problem = fmt::format("--{}={}: expected a size in bytes{}, or with suffix K, M, G or T", option,
+                              value, least > 0 ? " above 0" : "");
     };
-    refuse_size("context", options.context);
-    refuse_size("sim-memory", options.memory);
+    refuse_size("context", options.context, 0);
+    refuse_size("sim-memory", options.memory, 1);
     if (!problem.empty()) return problem;
     if (options.path.empty() == options.command.empty())
         return options.path.empty() ? "nothing to plan; expected a trace, a recorded step, or -- PROGRAM"
                                     : fmt::format("{} and a program; expected one of the two", options.path);
+    if (is_the_trace(options.html, options.path))
+        return fmt::format("--html {}: that is what is planned", options.html);
     return {};
 }
 

@@ -8,6 +8,7 @@
 #include "shim/util/units.h"
 #include "tools/lms/exit_codes.h"
 #include "tools/lms/set.h"
+#include "tools/lms/to_stderr.h"
 #include "tools/lms/trace_commands.h"
 
 namespace lms::tool {
@@ -60,7 +61,7 @@ int record(const RecordOptions& options) {
         [&](const trace::LiveRequest& request) { problem = static_cast<int>(request.trace_answer.load()); });
     if (told == Told::Never) return kNotWell;
     if (problem == 0) return 0;
-    fmt::print(stderr, "lms trace: process {} {}\n", options.process, reason(problem, options));
+    to_stderr("lms trace: process {} {}\n", options.process, reason(problem, options));
     return kNotWell;
 }
 

@@ -323,7 +323,7 @@ Workload read_step(const std::string& path, std::uint64_t n, std::string& proble
 std::string size_of_step(const std::string& path) {
     std::ifstream file(path);
     std::string line;
-    while (std::getline(file, line) && line.starts_with("# ")) {
+    while (file.peek() == '#' && std::getline(file, line)) {
         if (line.starts_with(kUnit)) return line.substr(kUnit.size());
     }
     return {};

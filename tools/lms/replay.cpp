@@ -51,8 +51,8 @@ class Replay {
                 note_reached();
         }
         static_cast<Moved&>(result_) = moves_.moved();
-        result_.seconds = pace_.now;
-        result_.fitting_seconds = fitting_.now;
+        result_.seconds = pace_.end();
+        result_.fitting_seconds = fitting_.end();
         return result_;
     }
 
@@ -93,9 +93,8 @@ class Replay {
     }
 
     void note_reached() {
-        result_.reached.push_back({std::max(pace_.now, *std::ranges::max_element(pace_.free)),
-                                   std::max(fitting_.now, *std::ranges::max_element(fitting_.free)),
-                                   moves_.moved().bytes_in, moves_.moved().bytes_out});
+        result_.reached.push_back(
+            {pace_.end(), fitting_.end(), moves_.moved().bytes_in, moves_.moved().bytes_out});
     }
 
     void allocate(std::uint32_t number) {

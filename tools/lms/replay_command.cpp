@@ -9,6 +9,7 @@
 #include "tools/lms/open_trace.h"
 #include "tools/lms/pages.h"
 #include "tools/lms/progress.h"
+#include "tools/lms/to_stderr.h"
 #include "tools/lms/trace_commands.h"
 
 namespace lms::tool {
@@ -103,8 +104,9 @@ std::string refuse(const ReplayOptions& options) {
         if (util::parse_bytes(limit).value_or(0) == 0)
             return fmt::format("--limit={}: expected sizes in bytes, or with suffix K, M, G or T", limit);
     }
-    if (!options.link.empty() && util::parse_bytes(options.link).value_or(0) == 0)
-        return fmt::format("--link={}: expected bytes a second, or with suffix K, M, G or T", options.link);
+    constexpr std::uint64_t kSlowestLink = 1 << 20;
+    if (!options.link.empty() && util::parse_bytes(options.link).value_or(0) < kSlowestLink)
+        return fmt::format("--link={}: expected bytes a second, at least 1M: 25G is PCIe 4", options.link);
     for (const std::string& policy : options.policies) {
         std::string problem;
         if (!is_order(policy) && policy::find(policy, problem) == nullptr)
@@ -120,7 +122,7 @@ int replay_command(const ReplayOptions& options) {
     const bool known = std::ranges::any_of(devices_of(*trace),
                                            [&](int device) { return budget_of(*trace, device).has_value(); });
     if (!known && options.limits.empty()) {
-        fmt::print(stderr, "lms replay: {} records no GPU's memory; give --limit\n", options.path);
+        to_stderr("lms replay: {} records no GPU's memory; give --limit\n", options.path);
         return kNotWell;
     }
     const std::vector<ReplayRow> rows = replay_each(*trace, options);
@@ -137,8 +139,7 @@ int replay_command(const ReplayOptions& options) {
             return row.ratio() ? *row.ratio() > *options.fail_above : row.result.bytes() > 0;
         });
     if (!too_many) return 0;
-    fmt::print(stderr, "lms replay: a policy moves more than {} times the fewest bytes\n",
-               *options.fail_above);
+    to_stderr("lms replay: a policy moves more than {} times the fewest bytes\n", *options.fail_above);
     return kNotWell;
 }
 

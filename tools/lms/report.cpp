@@ -15,6 +15,7 @@
 #include "tools/lms/pages.h"
 #include "tools/lms/progress.h"
 #include "tools/lms/report_html.h"
+#include "tools/lms/to_stderr.h"
 #include "tools/lms/trace_commands.h"
 #include "tools/lms/trace_names.h"
 
@@ -223,7 +224,7 @@ std::string table(const Analysis& all) {
 
 int report(const ReportOptions& options) {
     if (is_the_trace(options.html, options.path)) {
-        fmt::print(stderr, "lms report: --html {}: that is the trace\n", options.html);
+        to_stderr("lms report: --html {}: that is the trace\n", options.html);
         return kUsage;
     }
     if (!options.as_json) Progress::show();
@@ -239,8 +240,8 @@ int report(const ReportOptions& options) {
         std::ofstream file(options.html);
         file << html_report(*trace, all, sentences, findings);
         if (!file.flush()) {
-            fmt::print(stderr, "lms report: cannot write {}\n", options.html);
-            return kUsage;
+            to_stderr("lms report: cannot write {}\n", options.html);
+            return kCannotSetUp;
         }
     }
     if (options.as_json) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -18,6 +19,7 @@
 #include "tools/lms/places.h"
 #include "tools/lms/run_share.h"
 #include "tools/lms/summary.h"
+#include "tools/lms/to_stderr.h"
 
 namespace lms::tool {
 namespace {
@@ -26,7 +28,7 @@ constexpr const char* kSimulatedMemory = "SIMCUDA_MEMORY";
 constexpr const char* kRun = "LMSSHIM_RUN";  // LivePage::run
 
 int fail(int status, const std::string& why) {
-    fmt::print(stderr, "lms run: {}\n", why);
+    to_stderr("lms run: {}\n", why);
     return status;
 }
 
@@ -94,8 +96,10 @@ std::string refuse(const RunOptions& options) {
     if (policy::find(parsed.policy, problem) == nullptr) {
         return fmt::format("--policy={}: {}", parsed.policy, problem);
     }
-    if (const auto& memory = options.simulated_memory; !memory.empty() && !util::parse_bytes(memory)) {
-        return fmt::format("--sim-memory={}: expected a size in bytes, or with suffix K, M, G or T", memory);
+    if (const auto& memory = options.simulated_memory;
+        !memory.empty() && util::parse_bytes(memory).value_or(0) == 0) {
+        return fmt::format("--sim-memory={}: expected a size in bytes above 0, or with suffix K, M, G or T",
+                           memory);
     }
     if (options.summary != "text" && options.summary != "json" && options.summary != "off")
         return fmt::format("--summary={}: expected text, json or off", options.summary);
@@ -113,8 +117,11 @@ FinishedRun run_and_tell(const std::vector<std::string>& command) {
 void say(const FinishedRun& told, const std::vector<std::string>& command, const std::string& how) {
     const std::uint64_t now = trace::now_ns();
     if (how == "off") return;
-    fmt::print(stderr, "{}",
-               how == "json" ? summary_json(told.pages, now) : summary(told.pages, command[0], now));
+    to_stderr("{}", how == "json" ? summary_json(told.pages, now) : summary(told.pages, command[0], now));
+    const bool managed =
+        std::ranges::any_of(told.pages, [](const auto& page) { return page->counters.allocations != 0; });
+    if (how == "text" && !managed && !value_of("LMS_TRACE").empty())
+        to_stderr("lms: LMS_TRACE={}: no trace, for there was nothing to trace\n", value_of("LMS_TRACE"));
 }
 
 int cannot_start(const std::vector<std::string>& command, int problem) {

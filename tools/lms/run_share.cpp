@@ -8,6 +8,7 @@
 
 #include "shim/util/units.h"
 #include "tools/lms/exit_codes.h"
+#include "tools/lms/to_stderr.h"
 #include "tools/lms/workload.h"
 
 namespace lms::tool {
@@ -64,13 +65,13 @@ int run_at_share(const std::vector<std::string>& command, double share, const st
     const FinishedRun whole = run_and_tell(command);
     if (whole.ended.problem != 0) return cannot_start(command, whole.ended.problem);
     if (whole.ended.status != 0) {
-        fmt::print(stderr, "lms run: the program fails with all its memory\n");
+        to_stderr("lms run: the program fails with all its memory\n");
         end_as(whole.ended.status);
     }
     const Taken taken = taken_by(whole.pages);
     if (taken.buffers == 0) {
         say(whole, command, how);
-        fmt::print(stderr, "lms run: no buffer can move; --threshold is {}\n", getenv("LMS_THRESHOLD"));
+        to_stderr("lms run: no buffer can move; --threshold is {}\n", getenv("LMS_THRESHOLD"));
         return kNotWell;
     }
     const auto part = static_cast<std::uint64_t>(share * static_cast<double>(taken.buffers));
@@ -82,11 +83,11 @@ int run_at_share(const std::vector<std::string>& command, double share, const st
     if (small.ended.problem != 0) return cannot_start(command, small.ended.problem);
     say(small, command, how);
     if (how == "text")
-        fmt::print(stderr, "lms: at {:.3g} % of the {} that its buffers take: {}\n", 100 * share,
-                   format_bytes(taken.buffers), small.ended.status == 0 ? "passed" : "failed");
+        to_stderr("lms: at {:.3g} % of the {} that its buffers take: {}\n", 100 * share,
+                  format_bytes(taken.buffers), small.ended.status == 0 ? "passed" : "failed");
     if (small.ended.status == 0 && !have_moved(small.pages)) {
-        fmt::print(stderr, "lms run: nothing moved: no more buffers were used than {} hold\n",
-                   format_bytes(part));
+        to_stderr("lms run: nothing moved: no more than {} of buffers were used, or the rest where it lay\n",
+                  format_bytes(part));
         return kNotWell;
     }
     end_as(small.ended.status);

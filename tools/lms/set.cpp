@@ -15,6 +15,7 @@
 #include "shim/util/units.h"
 #include "tools/lms/exit_codes.h"
 #include "tools/lms/tenants.h"
+#include "tools/lms/to_stderr.h"
 
 namespace lms::tool {
 namespace {
@@ -100,13 +101,12 @@ int set(int process, const std::vector<std::string>& words) {
     Changes changes;
     for (const std::string& word : words) {
         if (const std::string problem = note(word, changes); !problem.empty()) {
-            fmt::print(stderr, "lms set: {}\n", problem);
+            to_stderr("lms set: {}\n", problem);
             return kUsage;
         }
     }
     if (changes.share && look_at_shared_gpus(process).empty()) {
-        fmt::print(
-            stderr,
+        to_stderr(
             "lms set: process {} shares no GPU: LMS_SHARE was off at its start, or LMS_LOG=info says why\n",
             process);
         return kNotWell;
@@ -122,14 +122,14 @@ Told tell_process(int process, const char* command, const std::function<void(tra
     const trace::LiveFolder folder;
     const auto page = folder.share_with(process, problem);
     if (!page) {
-        fmt::print(stderr, "lms {}: {}\n", command, problem);
+        to_stderr("lms {}: {}\n", command, problem);
         return Told::Never;
     }
     write(page->request);
     ++page->request.number;
     if (!await(page->request)) {
         if (folder.is_gone(*page)) {
-            fmt::print(stderr, "lms {}: process {} has ended\n", command, process);
+            to_stderr("lms {}: process {} has ended\n", command, process);
             return Told::Never;
         }
         fmt::print(

@@ -8,6 +8,7 @@
 
 #include "policy/host.h"
 #include "shim/util/settings.h"
+#include "tools/lms/to_stderr.h"
 
 namespace lms::tool {
 
@@ -34,8 +35,8 @@ void show_settings(bool as_json) {
     if (as_json) fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
     if (std::string problem; policy::find(current.policy, problem) == nullptr)
         problems.push_back(fmt::format("LMS_POLICY={}: {}; lru serves", current.policy, problem));
-    for (const std::string& problem : problems) fmt::print(stderr, "lms: {}\n", problem);
-    for (const std::string& problem : unknown_variables(environ)) fmt::print(stderr, "lms: {}\n", problem);
+    for (const std::string& problem : problems) to_stderr("lms: {}\n", problem);
+    for (const std::string& problem : unknown_variables(environ)) to_stderr("lms: {}\n", problem);
 }
 
 }  // namespace lms::tool

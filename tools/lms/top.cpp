@@ -10,6 +10,7 @@
 
 #include "shim/trace/live_folder.h"
 #include "tools/lms/exit_codes.h"
+#include "tools/lms/to_stderr.h"
 #include "tools/lms/top_table.h"
 
 namespace lms::tool {
@@ -74,7 +75,7 @@ int top(int process, bool as_json) {
     trace::LiveFolder().clean();
     const Look look = look_at_processes(process);
     if (process != 0 && look.pages.empty() && look.shared.empty()) {
-        fmt::print(stderr, "lms top: no process {} of yours runs under the shim\n", process);
+        to_stderr("lms top: no process {} of yours runs under the shim\n", process);
         return kNotWell;
     }
     if (as_json) {

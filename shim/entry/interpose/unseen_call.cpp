@@ -147,8 +147,8 @@ CUresult lms_make_unseen_call(unsigned number, const void* registers, const void
     return guarded([&] {
         // In a host function the driver refuses it, and what it would wait for may come behind that function.
         if (refusal() == CUDA_ERROR_NOT_PERMITTED) return call();
-        const CUresult status = shim::submit_unseen(call);
-        shim::note_unseen_call();
+        const CUresult status = session::submit_unseen(call);
+        access::note_unseen_call();
         return status;
     });
 }

@@ -1,6 +1,8 @@
 #include "tools/simcuda/driver/host_pages.h"
 
 #include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include <array>
 #include <exception>
@@ -82,8 +84,19 @@ std::vector<Piece> pieces(std::uint64_t address, std::uint64_t bytes) {
     return result;
 }
 
-bool all_mapped(std::uint64_t address, std::uint64_t bytes) {
-    return ::msync(reinterpret_cast<void*>(address), bytes, MS_ASYNC) == 0;  // ENOMEM if any page is not
+// Whether the kernel can read a byte of each page, as it must to pin it.
+bool all_readable(std::uint64_t address, std::uint64_t bytes) {
+    std::array<std::byte, 512> read;
+    std::array<iovec, read.size()> pages;
+    for (const std::uint64_t end = address + bytes; address < end;) {
+        std::size_t count = 0;
+        for (; count < pages.size() && address < end; address += kPage)
+            pages[count++] = {reinterpret_cast<void*>(address), 1};
+        const iovec here{read.data(), count};
+        if (::process_vm_readv(::getpid(), &here, 1, pages.data(), count, 0) != static_cast<ssize_t>(count))
+            return false;
+    }
+    return true;
 }
 
 // Removes a mapping on the kernels' side, where nothing else lies.
@@ -146,7 +159,7 @@ void unmap_both(std::uint64_t address, std::uint64_t bytes) {
 
 void share_pages(std::uint64_t address, std::uint64_t bytes) {
     const auto parts = pieces(address, bytes);
-    require(all_mapped(parts.front().address, parts.back().address + kPage - parts.front().address),
+    require(all_readable(parts.front().address, parts.back().address + kPage - parts.front().address),
             CUDA_ERROR_INVALID_VALUE);
     std::lock_guard lock(mutex);
     on_stack_apart([&parts] {

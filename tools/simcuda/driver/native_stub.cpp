@@ -18,7 +18,7 @@ std::size_t alignment_of(std::size_t offset) {
 
 std::string stub_of(std::string_view cubin) {
     std::string text;
-    for (const auto& [name, parameters] : lms::shim::layouts_in_cubin(cubin)) {
+    for (const auto& [name, parameters] : lms::code::layouts_in_cubin(cubin)) {
         text += ".visible .entry " + name + "(";
         for (std::size_t i = 0; i < parameters.size(); ++i) {
             text += (i == 0 ? "" : ", ");

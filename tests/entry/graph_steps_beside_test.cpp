@@ -1,0 +1,233 @@
+// Graphs whose nodes are launched one by one, beside what other threads do, and what only a driver that
+// launches a graph as one can do.
+#include <algorithm>
+#include <atomic>
+#include <functional>
+
+#include "tests/entry/graph_steps_rig.h"
+
+using namespace rig;
+
+// A scratch buffer that two graphs use: each is one piece of work of its stream.
+FAMILY_TEST("graph steps: nothing that other threads submit runs between them") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const Many many;
+    const Buffer scratch(kBuffer, 100);
+    struct Side {
+        Side(const Many& many, const Buffer& scratch, unsigned seed)
+            : in(kBuffer, seed),
+              out(kBuffer, 1),
+              rise(many),
+              first(scratch.at(), in.at(), 1),
+              last(out.at(), scratch.at(), 0) {
+            const CUgraphNode begin = add_kernel(rise.graph, first.params);
+            comes_after(rise.graph, rise.nodes.front(), begin);
+            add_kernel(rise.graph, last.params, rise.nodes.back());
+            exec = instantiate(rise.graph);
+        }
+        Buffer in, out;
+        Rise rise;
+        Add first, last;
+        CUgraphExec exec;
+    };
+    const Side sides[] = {{many, scratch, 200}, {many, scratch, 201}};
+    for (int round = 0; round < 10; ++round) {
+        std::atomic<int> ready{0};
+        const auto go = [&](const Side& side) {
+            OK(cuCtxSetCurrent, gpu.context);
+            for (++ready; ready.load() < 2;) std::this_thread::yield();
+            OK(cuGraphLaunch, side.exec, stream);
+        };
+        std::thread one(go, std::cref(sides[0])), other(go, std::cref(sides[1]));
+        one.join();
+        other.join();
+        OK(cuStreamSynchronize, stream);
+        EXPECT(sides[0].out.read() == plus(pattern(kBuffer, 200), 1));
+        EXPECT(sides[1].out.read() == plus(pattern(kBuffer, 201), 1));
+    }
+}
+
+FAMILY_TEST("graph steps: nor in the legacy stream, which waits for theirs") {
+    const Gpu gpu;
+    CUstream stream = nullptr;
+    OK(cuStreamCreate, &stream, CU_STREAM_DEFAULT);
+    const Many many;
+    const Buffer scratch(kBuffer, 100), in(kBuffer, 200), out(kBuffer, 1);
+    const Rise rise(many);
+    const Add first(scratch.at(), in.at(), 1), last(out.at(), scratch.at(), 0);
+    comes_after(rise.graph, rise.nodes.front(), add_kernel(rise.graph, first.params));
+    add_kernel(rise.graph, last.params, rise.nodes.back());
+    const CUgraphExec exec = instantiate(rise.graph);
+    std::atomic<bool> done{false};
+    std::thread other([&] {
+        OK(cuCtxSetCurrent, gpu.context);
+        while (!done) {
+            OK(cuMemsetD8Async, scratch.at(), 9, kBuffer, CU_STREAM_LEGACY);
+            OK(cuStreamSynchronize, CU_STREAM_LEGACY);
+        }
+    });
+    for (int i = 0; i < 20; ++i) {
+        OK(cuGraphLaunch, exec, stream);
+        OK(cuStreamSynchronize, stream);
+        EXPECT(out.read() == plus(pattern(kBuffer, 200), 1));
+    }
+    done = true;
+    other.join();
+}
+
+namespace {
+
+// Whether a launch returns while the stream is held up by what the same thread would let go.
+bool returns(CUgraphExec exec, CUstream stream, Gate& gate) {
+    std::atomic<bool> returned{false};
+    std::atomic<bool> in_time{false};
+    gate.hold_up(stream);
+    std::thread watch([&] {
+        for (int i = 0; i < 500 && !returned; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        in_time = returned.load();
+        gate.open();
+    });
+    OK(cuGraphLaunch, exec, stream);
+    returned = true;
+    watch.join();
+    OK(cuStreamSynchronize, stream);
+    return in_time;
+}
+
+}  // namespace
+
+BODY(more_nodes_than_a_queue_holds) {
+    if (!in_place_can_be()) return;  // what is held up is waited for there
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const Many many;
+    const Rise rise(many);
+    CUgraphNode last = rise.nodes.back();
+    for (int i = 0; i < 1200; ++i) last = add_kernel(rise.graph, rise.adds[0]->params, last);
+    const CUgraphExec exec = instantiate(rise.graph);
+    launch_and_wait(exec, stream);
+    EXPECT(many[0].read() == plus(pattern(kBuffer, 0), 1201));
+    Gate gate;
+    EXPECT(returns(exec, stream, gate));
+    EXPECT(many[0].read() == plus(pattern(kBuffer, 0), 2402));
+}
+
+TEST_CASE(
+    "graph steps: more nodes than the stream's queue holds, behind what the launching thread holds up") {
+    run_both("more_nodes_than_a_queue_holds", Driver::Simulated, {{"SIMCUDA_GRAPH_BYTES", "0"}});
+}
+
+FAMILY_TEST("graph steps: a copy within host memory does not hold up the caller") {
+    if (!in_place_can_be()) return;  // what is held up is waited for there
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const Many many;
+    const Rise rise(many);
+    std::uint8_t* pinned = nullptr;
+    OK(cuMemAllocHost_v2, reinterpret_cast<void**>(&pinned), 2 * kBuffer);
+    std::memset(pinned, 1, kBuffer);
+    CUDA_MEMCPY3D copy = copy_of(0, 0);
+    copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+    copy.srcHost = pinned;
+    copy.dstHost = pinned + kBuffer;
+    add_copy(rise.graph, copy, gpu, rise.nodes.back());
+    Gate gate;
+    EXPECT(returns(instantiate(rise.graph), stream, gate));
+    EXPECT(pinned[2 * kBuffer - 1] == 1);
+}
+
+FAMILY_TEST("graph steps: what a kernel was allowed when its node was made counts") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const Many many;
+    const Rise rise(many);
+    const CUfunction function = kernel("add");
+    OK(cuFuncSetAttribute, function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 60000);
+    CUDA_KERNEL_NODE_PARAMS params = rise.adds[0]->params;
+    params.sharedMemBytes = 60000;
+    add_kernel(rise.graph, params, rise.nodes.back());
+    const CUgraphExec exec = instantiate(rise.graph);
+    launch_and_wait(exec, stream);
+    OK(cuFuncSetAttribute, function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1024);
+    launch_whole(exec, stream);
+    OK(cuStreamSynchronize, stream);
+    EXPECT(many[0].read() == plus(pattern(kBuffer, 0), in_place_can_be() ? 4 : 2));
+    EXPECT(many[1].read() == plus(pattern(kBuffer, 1), in_place_can_be() ? 2 : 1));
+}
+
+// Where another GPU's memory is set the graph says no more once it is made.
+BODY(sets_of_two_devices) {
+    CUcontext contexts[2];
+    OK(cuInit, 0);
+    for (int i = 0; i < 2; ++i) OK(cuDevicePrimaryCtxRetain, &contexts[i], i);
+    CUdeviceptr far = 0;
+    OK(cuCtxSetCurrent, contexts[1]);
+    OK(cuMemAlloc_v2, &far, kBuffer);
+    OK(cuMemsetD8_v2, far, 1, kBuffer);
+    OK(cuCtxSetCurrent, contexts[0]);
+    const CUstream stream = new_stream();
+    const Many many;
+    const Rise rise(many);
+    const CUDA_MEMSET_NODE_PARAMS set = set_of(far, 7);
+    const CUgraphNode after = rise.nodes.back();
+    CUgraphNode node = nullptr;
+    OK(cuCtxSetCurrent, contexts[1]);
+    OK(cuGraphAddMemsetNode, &node, rise.graph, &after, 1, &set, contexts[1]);
+    OK(cuCtxSetCurrent, contexts[0]);
+    launch_whole(instantiate(rise.graph), stream);
+    OK(cuStreamSynchronize, stream);
+    EXPECT(many.rose(in_place_can_be() ? 1 : 0));
+    std::vector<std::uint8_t> read(kBuffer);
+    OK(cuMemcpyDtoH_v2, read.data(), far, kBuffer);
+    EXPECT(read == std::vector<std::uint8_t>(kBuffer, in_place_can_be() ? 7 : 1));
+}
+
+TEST_CASE("graph steps: a graph that sets another GPU's memory is launched whole") {
+    run_both("sets_of_two_devices", Driver::Simulated, {{"SIMCUDA_DEVICES", "2"}});
+}
+
+// A driver gives handles out again: what stood for the end of a launch may be the program's.
+FAMILY_TEST("graph steps: a graph that outlives its context takes no event of another's along") {
+    const Gpu gpu;
+    CUcontext other = nullptr;
+    OK(cuCtxCreate_v2, &other, 0, gpu.device);
+    CUfunction function = nullptr;
+    OK(cuModuleGetFunction, &function, load_kernels(), "add");
+    CUgraphExec exec = nullptr;
+    {
+        const CUstream stream = new_stream();
+        const Many many;
+        const CUgraph graph = new_graph();
+        CUgraphNode last = nullptr;
+        for (const auto& buffer : many.each) {
+            Add add(buffer->at(), buffer->at(), 1);
+            add.params.func = function;
+            last = add_kernel(graph, add.params, last);
+        }
+        exec = instantiate(graph);
+        launch_and_wait(exec, stream);
+        EXPECT(many.rose(1));
+    }
+    OK(cuCtxDestroy_v2, other);
+    OK(cuCtxSetCurrent, gpu.context);
+    std::vector<CUevent> events(400);
+    for (CUevent& event : events) OK(cuEventCreate, &event, 0);
+    OK(cuGraphExecDestroy, exec);
+    for (const CUevent event : events) OK(cuEventRecord, event, nullptr);
+}
+
+// The driver keeps it until launches are over that it knows of.
+FAMILY_TEST("graph steps: a graph that holds a user object is launched whole", "graph-user-objects") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const Many many;
+    const Rise rise(many);
+    CUuserObject object = nullptr;
+    OK(
+        cuUserObjectCreate, &object, nullptr, [](void*) {}, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+    OK(cuGraphRetainUserObject, rise.graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
+    launch_whole(instantiate(rise.graph), stream);
+    OK(cuStreamSynchronize, stream);
+    EXPECT(many.rose(in_place_can_be() ? 1 : 0));
+}
