@@ -15,6 +15,7 @@ struct Block {
     Place place = Place::Device;
     // Pinned host memory that no address can be mapped to: `alias` is its host pointer, and it has no handle.
     bool pinned = false;
+    std::uint32_t era = 0;  // of a pinned one: BlockPool::begin_era()
     // The same of memory that is not pinned, for there is no context to pin it in. It is of no pool.
     bool unpinned = false;
     unsigned long long handle = 0;  // the driver's

@@ -1,5 +1,7 @@
 #include "shim/engine/block_pool.h"
 
+#include <algorithm>
+
 namespace lms::engine {
 
 std::optional<Block> BlockPool::take(std::uint64_t bytes) {
@@ -16,12 +18,17 @@ void BlockPool::put(const Block& block) {
         unpinned_.push_back(block);
         return;
     }
+    if (has_ended(block)) return given_back(block.bytes);
+    if (block.pinned && block.era != era_) {
+        of_earlier_eras_.push_back(block);
+        return;
+    }
     free_[block.bytes].push_back(block);
     free_bytes_ += block.bytes;
 }
 
 std::vector<Block> BlockPool::take_for_driver(std::uint64_t bytes) {
-    std::vector<Block> taken;
+    std::vector<Block> taken = std::exchange(of_earlier_eras_, {});
     std::uint64_t sum = 0;
     for (auto it = free_.rbegin(); it != free_.rend() && sum < bytes; ++it) {
         while (!it->second.empty() && sum < bytes) {
@@ -34,10 +41,16 @@ std::vector<Block> BlockPool::take_for_driver(std::uint64_t bytes) {
     return taken;
 }
 
-void BlockPool::abandon() {
-    held_bytes_ -= free_bytes_;
+void BlockPool::begin_era() {
+    ++era_;
     free_bytes_ = 0;
-    free_.clear();
+    for (const auto& [bytes, blocks] : std::exchange(free_, {}))
+        std::ranges::for_each(blocks, [&](const Block& each) { put(each); });
+}
+
+void BlockPool::end_earlier_eras() {
+    first_era_ = era_;
+    for (const Block& block : std::exchange(of_earlier_eras_, {})) put(block);
 }
 
 }  // namespace lms::engine

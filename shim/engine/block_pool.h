@@ -30,8 +30,15 @@ class BlockPool {
     std::vector<Block> take_for_driver(std::uint64_t bytes);
     void given_back(std::uint64_t bytes) { held_bytes_ -= bytes; }
 
-    // Forgets the free blocks, which the driver has taken away itself.
-    void abandon();
+    // Pinned memory goes with the context that it was pinned in. From here on no block that was pinned before
+    // is given out; what of these comes back waits for take_for_driver().
+    void begin_era();
+    // The driver takes away what was pinned before, wherever it is: what comes back of it is forgotten.
+    void end_earlier_eras();
+    std::uint32_t era() const { return era_; }
+    bool has_ended(const Block& block) const {
+        return block.pinned && !block.unpinned && block.era < first_era_;
+    }
 
     // The blocks put here whose memory was never the driver's: the caller frees it.
     std::vector<Block> take_unpinned() { return std::exchange(unpinned_, {}); }
@@ -43,6 +50,9 @@ class BlockPool {
   private:
     std::map<std::uint64_t, std::vector<Block>> free_;  // by size
     std::vector<Block> unpinned_;
+    std::vector<Block> of_earlier_eras_;
+    std::uint32_t era_ = 0;
+    std::uint32_t first_era_ = 0;  // whose memory there is still
     std::uint64_t held_bytes_ = 0;
     std::uint64_t free_bytes_ = 0;
 };

@@ -16,15 +16,17 @@ constexpr int kTimesAsLong = 20;  // until it is asked again: little of the time
 CUresult BlockSource::create(std::uint64_t bytes, Block& block, SessionLock& lock) {
     if (held_bytes() + bytes >= refused_at_bytes_ && Clock::now() < refused_until_)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    Block made{place_, pinned(), false, 0, 0, bytes};
+    Block made{.place = place_, .pinned = pinned(), .era = pool_.era(), .bytes = bytes};
     if (!pinned()) {
         const auto alias = aliases_.take(bytes);
         if (!alias) return CUDA_ERROR_OUT_OF_MEMORY;
         made.alias = *alias;
     }
     pool_.begin_create(bytes);
+    ++pins_;
     const Clock::time_point begin = Clock::now();
     const CUresult status = unlocked(lock, [&] { return make(made); });
+    --(made.era == pool_.era() ? pins_ : pins_before_era_);
     if (status == CUDA_SUCCESS) {
         block = made;
         return status;
@@ -106,9 +108,18 @@ std::uint64_t BlockSource::recover(SessionLock& lock) {
     return note_gone(gone);
 }
 
-void BlockSource::abandon() {
-    for (const Block& block : std::exchange(lost_, {})) pool_.given_back(block.bytes);
-    pool_.abandon();
+void BlockSource::begin_era() {
+    pool_.begin_era();
+    pins_before_era_ += std::exchange(pins_, 0);
+}
+
+void BlockSource::end_earlier_eras() {
+    pool_.end_earlier_eras();
+    std::erase_if(lost_, [&](const Block& block) {
+        const bool ended = pool_.has_ended(block);
+        if (ended) pool_.given_back(block.bytes);
+        return ended;
+    });
 }
 
 void BlockSource::free_unpinned() {

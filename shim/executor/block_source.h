@@ -37,8 +37,13 @@ class BlockSource {
     // The bytes that have been the driver's again since; drops `lock` if there may be any.
     std::uint64_t recover(SessionLock& lock) LMS_LOCKED;
 
-    // Forgets the free blocks, and the lost ones, which the driver has taken away itself.
-    void abandon();
+    // The context that memory is pinned in is another from now on: what was pinned before is not given out
+    // any more. It may be used until end_earlier_eras(); until pins_before_era() is false, more of it may
+    // come.
+    void begin_era();
+    bool pins_before_era() const { return pins_before_era_ > 0; }
+    // That context goes, and with it what was pinned there. All of these are for pinned memory.
+    void end_earlier_eras();
     // Frees host memory that was never the driver's.
     void free_unpinned();
 
@@ -57,7 +62,9 @@ class BlockSource {
     engine::BlockPool& pool_;
     engine::Place place_;
     engine::Arena& aliases_;
-    std::vector<Block> lost_;  // which the driver did not take back whole
+    std::size_t pins_ = 0;             // under way in the driver
+    std::size_t pins_before_era_ = 0;  // the same, of earlier eras
+    std::vector<Block> lost_;          // which the driver did not take back whole
     // For what comes to hold as many, or more, the driver is not asked before then: given back, they make
     // room for as much as they were and no more.
     std::uint64_t refused_at_bytes_ = 0;

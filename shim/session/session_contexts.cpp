@@ -16,19 +16,22 @@ namespace lms::session {
 
 namespace {
 
-// What is pinned goes with the context it was pinned in: moves what buffers have there into memory pinned in
-// the one that is worked through now. Nothing else moves meanwhile.
+// Moves what buffers have in host memory that was pinned in another context, or that is not pinned, into
+// memory pinned in the one that is worked through now. Nothing else moves meanwhile.
 void pin_again(executor::State& state, executor::SessionLock& lock) LMS_LOCKED {
     state.engine.drop_copies();
+    const engine::BlockPool& pool = state.engine.pool(engine::Place::Host);
     for (const engine::AllocationId id : state.residency.allocations()) {
         const std::vector<engine::ChunkId> chunks = state.residency.allocation(id).chunks;
         for (const engine::ChunkId chunk : chunks) {
             const ChunkRequest need{chunk, state.residency.chunk(chunk).serial};
-            const auto on_host = [&]() LMS_LOCKED {
+            const auto is_to_move = [&]() LMS_LOCKED {
+                const Block& host = state.backing[chunk].host;
                 return is_there(need, state.residency) &&
-                       state.residency.chunk(chunk).state == engine::State::OnHost;
+                       state.residency.chunk(chunk).state == engine::State::OnHost &&
+                       (host.unpinned || host.era != pool.era());
             };
-            if (!on_host()) continue;
+            if (!is_to_move()) continue;
             Block fresh;
             const std::uint64_t bytes = state.residency.chunk(chunk).bytes;
             if (state.host_blocks.create(bytes, fresh, lock) != CUDA_SUCCESS) {
@@ -39,14 +42,16 @@ void pin_again(executor::State& state, executor::SessionLock& lock) LMS_LOCKED {
                 continue;
             }
             // A copy in another context may use it where it is.
-            while (on_host() && !state.residency.may_come_in(chunk)) {
+            while (is_to_move() && !state.residency.may_come_in(chunk)) {
                 state.changed.wait_for(lock, bounds::kQuickGlance);
                 executor::poll_completions(state, lock);
             }
             // Freed meanwhile, it needs none.
-            if (on_host()) {
-                std::memcpy(reinterpret_cast<void*>(fresh.alias),
-                            reinterpret_cast<const void*>(state.backing[chunk].host.alias), bytes);
+            if (is_to_move()) {
+                const Block& host = state.backing[chunk].host;
+                if (!pool.has_ended(host))
+                    std::memcpy(reinterpret_cast<void*>(fresh.alias),
+                                reinterpret_cast<const void*>(host.alias), bytes);
                 fresh = state.engine.replace_host(chunk, fresh);
             }
             state.engine.put(fresh);
@@ -54,6 +59,14 @@ void pin_again(executor::State& state, executor::SessionLock& lock) LMS_LOCKED {
     }
     state.host_blocks.trim(UINT64_MAX, lock);
     executor::settle_host(state);
+}
+
+// The context that host memory is pinned in ends, and another is worked through already.
+void pin_elsewhere(executor::State& state, executor::SessionLock& lock) LMS_LOCKED {
+    state.host_blocks.begin_era();
+    while (state.host_blocks.pins_before_era()) state.changed.wait_for(lock, bounds::kQuickGlance);
+    pin_again(state, lock);
+    state.host_blocks.end_earlier_eras();
 }
 
 // What is on the host of memory that no context takes with it, in memory that none does either.
@@ -168,7 +181,7 @@ void Session::context_ending(CUcontext context, CUcontext next) {
         }
         context_ = next;
         forget_streams(before);
-        if (!port_->maps_host_memory()) pin_again(*state_, lock);
+        if (!port_->maps_host_memory()) pin_elsewhere(*state_, lock);
     });
 }
 
@@ -233,7 +246,8 @@ void Session::rest(executor::SessionLock& lock) {
     if (port_->maps_host_memory()) {
         state.host_blocks.trim(UINT64_MAX, lock);
     } else {
-        state.host_blocks.abandon();
+        state.host_blocks.begin_era();
+        state.host_blocks.end_earlier_eras();
     }
     unlocked(lock, [&] { port_->settle(); });
     executor::settle_host(state);

@@ -252,7 +252,7 @@ CUresult Session::replace(engine::AllocationId id, CUmemGenericAllocationHandle 
     const auto alias = state.aliases.take(bytes);
     if (!alias) return CUDA_ERROR_OUT_OF_MEMORY;
     executor::ProgramBuffer& buffer = state.program_buffers.at(id);
-    const Block whole{device::Place::Device, false, false, real, 0, bytes};
+    const Block whole{.place = device::Place::Device, .handle = real, .bytes = bytes};
     std::vector<executor::Remap> remaps;
     for (const executor::ProgramBuffer::Mapped& view : buffer.views) {
         for (executor::Remap& each : remaps_of(pieces, view, true)) remaps.push_back(std::move(each));

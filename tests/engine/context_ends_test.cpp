@@ -7,7 +7,9 @@
 #include <thread>
 
 #include "shim/program/contexts.h"
+#include "tests/engine/scene.h"
 
+using namespace lms::fake;
 using namespace lms::program;
 
 namespace {
@@ -139,4 +141,94 @@ TEST_CASE("contexts: a new one waits while the last of its GPU is forgotten") {
     end.reset();
     thread.join();
     for (const CUcontext each : {goes, made}) forget_context(each);
+}
+
+namespace {
+
+// Buffers of which one lies on the host, in memory that is pinned in the context that ends.
+struct EndingContext : Scene {
+    static constexpr std::uint64_t kGranules = 124;
+
+    EndingContext() : Scene(options()) {
+        make(kGranules);
+        make(kGranules);
+        REQUIRE(place(0) == Place::Host);
+    }
+
+    static RigOptions options() {
+        RigOptions options = options_of(lms::Safety::Opaque, 1, false);
+        options.granules = 128;  // chunks are of two
+        return options;
+    }
+
+    // New memory, which nothing has written.
+    void allocate(std::uint64_t granules = kGranules) {
+        Region region{0, granules * rig.options().granularity};
+        REQUIRE(rig.session().allocate(region.bytes, region.address) == CUDA_SUCCESS);
+        regions.push_back(region);
+        expected.emplace_back();
+    }
+    // As a synchronous copy from the host writes it: where it lies.
+    void copy_to(std::size_t index) {
+        const Region region = regions[index];
+        expected[index] = noise(index, region.bytes);
+        lms::session::WorkingSet reach;
+        reach.ranges.push_back({region.address, region.bytes, true, true});
+        reach.stream = stream;
+        lms::session::Work work(reach);
+        REQUIRE(rig.session().acquire(work) == CUDA_SUCCESS);
+        std::vector<lms::session::HostCopy> copies;
+        rig.session().host_copies(work, copies);
+        REQUIRE_FALSE(copies.empty());
+        rig.gpu().with_memory([&](Memory& memory) {
+            for (const auto& each : copies)
+                memory.write(each.host, expected[index].data() + (each.address - region.address), each.bytes,
+                             Memory::Actor::Copy);
+        });
+        rig.session().submitted(work);
+    }
+    void end_context() {
+        rig.session().context_ending(nullptr, context(0x90));
+        rig.gpu().destroy_contexts();
+    }
+};
+
+}  // namespace
+
+TEST_CASE("contexts: what is written to the host while its context ends does not go with that") {
+    EndingContext scene;
+    scene.allocate();
+    scene.make(EndingContext::kGranules);
+    REQUIRE(scene.need(1, scene.stream) == CUDA_SUCCESS);
+    scene.rig.drain();
+    REQUIRE(scene.place(3) == Place::Host);
+    // The chunks of the first are pinned again, and some of the last: that between them has been passed.
+    bool copied = false;
+    scene.rig.gpu().at(Call::Pin, EndingContext::kGranules / 2 + 10, [&] {
+        scene.copy_to(2);
+        copied = true;
+    });
+    scene.end_context();
+    REQUIRE(copied);
+    scene.check();
+}
+
+TEST_CASE("contexts: what is being pinned while its context ends is not in that") {
+    EndingContext scene;
+    std::thread ends;
+    // Enough is pinned for a small buffer, but its last chunk is of one granule.
+    scene.make(EndingContext::kGranules);
+    REQUIRE(scene.rig.session().free(scene.regions[0].address) == CUDA_SUCCESS);
+    scene.regions.erase(scene.regions.begin());
+    scene.expected.erase(scene.expected.begin());
+    scene.allocate(5);
+    scene.rig.gpu().at(Call::Pin, 1, [&] {
+        ends = std::thread([&] { scene.end_context(); });
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    });
+    scene.copy_to(2);
+    REQUIRE(ends.joinable());
+    ends.join();
+    scene.rig.gpu().destroy_contexts();
+    scene.check();
 }

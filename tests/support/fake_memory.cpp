@@ -105,9 +105,9 @@ CUresult Memory::unmap(Address address, std::uint64_t bytes) {
 
 CUresult Memory::pin(std::uint64_t bytes, Address& host) {
     if (bytes == 0) return broken("pin nothing");
-    host = next_pinned_;
-    next_pinned_ += bytes + granularity_;
-    mappings_.emplace(host, Mapping{bytes, make(bytes, Place::Host), true, true});
+    const std::shared_ptr<Storage> storage = make(bytes, Place::Host);
+    host = reinterpret_cast<Address>(storage->bytes.data());
+    mappings_.emplace(host, Mapping{bytes, storage, true, true});
     ++pinned_;
     return CUDA_SUCCESS;
 }
@@ -115,6 +115,7 @@ CUresult Memory::pin(std::uint64_t bytes, Address& host) {
 CUresult Memory::unpin(Address host) {
     const auto it = mappings_.find(host);
     if (it == mappings_.end() || !it->second.pinned) return broken("unpin what is not pinned");
+    unpinned_.push_back(std::move(it->second.storage));
     mappings_.erase(it);
     --pinned_;
     return CUDA_SUCCESS;

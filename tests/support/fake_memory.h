@@ -35,6 +35,7 @@ class Memory {
     CUresult map(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle, Place place);
     CUresult admit(Address address, std::uint64_t bytes);
     CUresult unmap(Address address, std::uint64_t bytes);
+    // The host may use it as well. No address twice.
     CUresult pin(std::uint64_t bytes, Address& host);
     CUresult unpin(Address host);
 
@@ -95,11 +96,11 @@ class Memory {
     std::uint64_t outside_bytes_ = 0;
     std::size_t pinned_ = 0;
     Address next_reserved_ = Address{1} << 40;
-    Address next_pinned_ = Address{1} << 50;
     CUmemGenericAllocationHandle next_handle_ = 1;
     std::map<Address, std::uint64_t> reserved_;
     std::map<CUmemGenericAllocationHandle, std::shared_ptr<Storage>> handles_;
     std::map<Address, Mapping> mappings_;
+    std::vector<std::shared_ptr<Storage>> unpinned_;  // keep their addresses
     std::vector<std::string> violations_;
 };
 

@@ -211,16 +211,33 @@ bool FakePort::settle(Lock& lock) {
 
 CUresult FakePort::pin(std::uint64_t bytes, Address& host) {
     Lock lock(mutex_);
+    const CUcontext context = context_;
     if (const CUresult status = begin(Call::Pin, lock)) return status;
     dawdle(lock);
-    return memory_.pin(bytes, host);
+    const CUresult status = memory_.pin(bytes, host);
+    if (status == CUDA_SUCCESS) pinned_[host] = context;
+    return status;
 }
 
 CUresult FakePort::unpin(Address host) {
     Lock lock(mutex_);
     if (const CUresult status = begin(Call::Unpin, lock)) return status;
     dawdle(lock);
+    pinned_.erase(host);
     return memory_.unpin(host);
+}
+
+CUresult FakePort::work_through(CUcontext context) {
+    const Lock lock(mutex_);
+    context_ = context;
+    return CUDA_SUCCESS;
+}
+
+void FakePort::destroy_contexts() {
+    const Lock lock(mutex_);
+    std::erase_if(pinned_, [&](const auto& each) {
+        return each.second != context_ && memory_.unpin(each.first) == CUDA_SUCCESS;
+    });
 }
 
 CUresult FakePort::copy(Address destination, Address source, std::uint64_t bytes,

@@ -109,9 +109,9 @@ class FakePort final : public device::Port {
     CUresult wait_in_stream(CUstream stream, CUevent event) override;
     CUresult health() override;
     CUresult wait_for_stream(CUstream stream) override;
-    // Contexts are the driver's: here there is one, and it stays.
+    // Contexts are the driver's: here they are what host memory is pinned in.
     CUcontext current_context() override { return nullptr; }
-    CUresult work_through(CUcontext) override { return CUDA_SUCCESS; }
+    CUresult work_through(CUcontext) override;
     void leave(CUcontext) override {}
     std::optional<device::DeviceTime> time_of_copy(Address) override {
         const std::uint64_t ns = copy_ns_.load();
@@ -120,6 +120,8 @@ class FakePort final : public device::Port {
 
     // The program's side.
 
+    // Those are destroyed that are not worked through any more, and what was pinned there is gone.
+    void destroy_contexts();
     CUstream create_stream();
     // What was submitted runs to its end; the handle is the next that create_stream() gives.
     void destroy_stream(CUstream stream);
@@ -219,6 +221,8 @@ class FakePort final : public device::Port {
     Memory memory_;
     std::vector<std::pair<Address, std::uint64_t>> owed_;  // unmaps to be tried again
     std::vector<CUmemGenericAllocationHandle> unreleased_;
+    CUcontext context_ = nullptr;
+    std::map<Address, CUcontext> pinned_;  // host memory, and the context that it goes with
     bool settle(Lock& lock);
     std::mt19937_64 random_;
     Address watched_begin_ = 0;
