@@ -283,12 +283,6 @@ class Follower {
             learn(from.kinds[call.returned[i]], to.kinds[to.function.returns[i].name]);
     }
 
-    // Whether it uses its address as it is.
-    static bool is_plain(const Opcode& opcode) {
-        return opcode.is(Operation::Load) || opcode.is(Operation::Store) || opcode.is(Operation::Reduce) ||
-               opcode.is(Operation::Atomic);
-    }
-
     // Whether an address of global memory may be a loaded one.
     void check(std::size_t index) {
         const Body& body = bodies_[index];
@@ -297,12 +291,11 @@ class Follower {
             if (makes_tensor_map(opcode) && body.function.body[i].operands.size() > 1)
                 hidden_ |= (of(body, body.function.body[i].operands[1]) & kLoaded) != 0;
             if (!reaches_global(opcode)) continue;
-            const bool plain = is_plain(opcode);
             for (const PtxOperand& operand : body.function.body[i].operands) {
                 if (!operand.is_address) continue;
                 const Kinds kinds = of(body, operand);
                 const bool known = (kinds & (kPointer | kScratch | kParameter)) != 0;
-                hidden_ |= (kinds & (kLoaded | kComputed)) != 0 || (plain && !known);
+                hidden_ |= (kinds & (kLoaded | kComputed)) != 0 || !known;
                 // A tensor map that lies elsewhere than among the arguments: others may have made it.
                 hidden_ |= goes_by_tensor_map(opcode) && (kinds & kPointer) != 0 && !makes_tensor_maps_;
             }

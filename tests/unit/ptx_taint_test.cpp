@@ -251,8 +251,16 @@ TEST_CASE("addresses hidden: loaded values, wherever they went since") {
                    "ld.shared.u64 %rd6, [%r2]; st.global.u32 [%rd6], 1;") == Answer::Incomplete);
     }
     SUBCASE("asynchronous copies") {
-        CHECK(body(".shared .align 8 .b8 tile[64]; mov.u32 %r2, tile; ld.global.u64 %rd5, [%rd3];"
-                   "cp.async.cg.shared.global [%r2], [%rd5], 16;") == Answer::Incomplete);
+        const std::string tile =
+            ".shared .align 8 .b8 tile[64]; mov.u32 %r2, tile; ld.global.u64 %rd5, [%rd3];";
+        const std::string copy = "cp.async.cg.shared.global [%r2], ";
+        CHECK(body(tile + copy + "[%rd5], 16;") == Answer::Incomplete);
+        CHECK(body(tile + copy + "[%rd3], 16;") == Answer::Complete);
+        // Tagged pointers, and pointers in halves.
+        const std::string untag = "shl.b64 %rd6, %rd5, 16; shr.s64 %rd7, %rd6, 16; add.s64 %rd8, %rd7, 16;";
+        CHECK(body(tile + untag + copy + "[%rd7], 16;") == Answer::Incomplete);
+        CHECK(body(tile + untag + copy + "[%rd8], 16;") == Answer::Incomplete);
+        CHECK(body(tile + "mov.b64 %rd6, {%r1, %r1};" + copy + "[%rd6], 16;") == Answer::Incomplete);
     }
 }
 
