@@ -42,6 +42,15 @@ CUresult answer(void* data, T value) {
     return CUDA_SUCCESS;
 }
 
+// Where no context is current, the driver tells all that is not of that one: Open MPI's threads learn a
+// buffer's context so.
+CUresult refusal_of(CUpointer_attribute which) {
+    const bool of_current =
+        which == CU_POINTER_ATTRIBUTE_DEVICE_POINTER || which == CU_POINTER_ATTRIBUTE_ACCESS_FLAGS;
+    const CUresult error = refusal();
+    return error == CUDA_ERROR_INVALID_CONTEXT && !of_current ? CUDA_SUCCESS : error;
+}
+
 // One attribute of managed memory as cuMemAlloc's memory has it. What is not listed, and what does not depend
 // on where the bytes are, the driver answers.
 CUresult attribute(void* data, CUpointer_attribute which, CUdeviceptr pointer, const Buffer& buffer) {
@@ -53,9 +62,9 @@ CUresult attribute(void* data, CUpointer_attribute which, CUdeviceptr pointer, c
         case CU_POINTER_ATTRIBUTE_HOST_POINTER:
             return CUDA_ERROR_INVALID_VALUE;
         case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-            return answer<bool>(data, false);
+            return answer<unsigned int>(data, 0);
         case CU_POINTER_ATTRIBUTE_MAPPED:
-            return answer<bool>(data, true);
+            return answer<unsigned int>(data, 1);
         case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
             return answer<CUdeviceptr>(data, buffer.address);
         case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
@@ -149,6 +158,7 @@ CUresult attributes(unsigned int count, CUpointer_attribute* which, void** data,
     const CUresult status = driver().cuPointerGetAttributes(count, which, data, where);
     if (status != CUDA_SUCCESS) return status;
     for (unsigned int i = 0; i < count; ++i) {
+        if (refusal_of(which[i]) != CUDA_SUCCESS) continue;
         // The plural form gives a null pointer where the singular one refuses.
         const bool is_pointer =
             which[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER || which[i] == CU_POINTER_ATTRIBUTE_DEVICE_POINTER;
@@ -226,7 +236,7 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdevi
         const auto buffer = data ? entry::find(ptr) : std::nullopt;
         if (!view && !buffer)
             return driver().cuPointerGetAttribute(data, attribute, entry::unknown_or_its_own(ptr));
-        if (const CUresult error = entry::refusal(); error != CUDA_SUCCESS) return error;
+        if (const CUresult error = entry::refusal_of(attribute); error != CUDA_SUCCESS) return error;
         return view ? entry::attribute(data, attribute, ptr, *view)
                     : entry::attribute(data, attribute, ptr, *buffer);
     });

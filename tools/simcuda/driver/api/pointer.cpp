@@ -39,20 +39,27 @@ CUcontext context_of(const Region& region) {
     return context == nullptr ? nullptr : context->handle();
 }
 
-CUmemAccess_flags access_of(const Context& context, const Region& region) {
-    if (region.kind != Region::Kind::Mapping) return CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    return region.device_access[static_cast<std::size_t>(context.device().ordinal)];
+// What is asked for the current context; the rest is told without one as well: Open MPI's threads learn a
+// buffer's context so.
+const Device& current_device() {
+    const Context* const context = current_context();
+    require(context != nullptr, CUDA_ERROR_INVALID_CONTEXT);
+    return context->device();
 }
 
-void answer(const Context& context, const Region& region, CUpointer_attribute attribute, CUdeviceptr pointer,
-            void* out) {
+CUmemAccess_flags access_of(const Device& device, const Region& region) {
+    if (region.kind != Region::Kind::Mapping) return CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    return region.device_access[static_cast<std::size_t>(device.ordinal)];
+}
+
+void answer(const Region& region, CUpointer_attribute attribute, CUdeviceptr pointer, void* out) {
     switch (attribute) {
         case CU_POINTER_ATTRIBUTE_CONTEXT:
             return give(out, context_of(region));
         case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
             return give<unsigned>(out, region.on_host() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
         case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-            require(region.accessible(context.device()), CUDA_ERROR_INVALID_VALUE);
+            require(region.accessible(current_device()), CUDA_ERROR_INVALID_VALUE);
             return give(out, pointer);
         case CU_POINTER_ATTRIBUTE_HOST_POINTER:
             require(host_can_reach(region), CUDA_ERROR_INVALID_VALUE);
@@ -80,7 +87,7 @@ void answer(const Context& context, const Region& region, CUpointer_attribute at
         case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
             return give<unsigned>(out, 0);
         case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-            return give(out, access_of(context, region));
+            return give(out, access_of(current_device(), region));
         case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
             return give(out, region.pool == nullptr ? CUmemoryPool{} : region.pool->handle());
         case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
@@ -142,10 +149,10 @@ void check(CUpointer_attribute attribute, const void* out) {
 }  // namespace
 
 SIMCUDA_API cuPointerGetAttribute(void* out, CUpointer_attribute attribute, CUdeviceptr pointer) {
-    return call(Entry::cuPointerGetAttribute, [&](Context& context) {
+    return call(Entry::cuPointerGetAttribute, kNotAfterFailure, [&] {
         check(attribute, out);
         if (const RegionPtr region = memory_map().find(pointer); region != nullptr) {
-            answer(context, *region, attribute, pointer, out);
+            answer(*region, attribute, pointer, out);
             return CUDA_SUCCESS;
         }
         return answer_unmapped(attribute, pointer, out) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -154,7 +161,7 @@ SIMCUDA_API cuPointerGetAttribute(void* out, CUpointer_attribute attribute, CUde
 
 SIMCUDA_API cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes, void** out,
                                    CUdeviceptr pointer) {
-    return call(Entry::cuPointerGetAttributes, [&](Context& context) {
+    return call(Entry::cuPointerGetAttributes, kNotAfterFailure, [&] {
         require(count != 0 && count <= CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE &&
                     attributes != nullptr && out != nullptr,
                 CUDA_ERROR_INVALID_VALUE);
@@ -163,7 +170,7 @@ SIMCUDA_API cuPointerGetAttributes(unsigned count, CUpointer_attribute* attribut
             check(attributes[i], out[i]);
             try {
                 if (region != nullptr) {
-                    answer(context, *region, attributes[i], pointer, out[i]);
+                    answer(*region, attributes[i], pointer, out[i]);
                 } else if (!answer_unmapped(attributes[i], pointer, out[i])) {
                     clear(attributes[i], out[i]);
                 }
