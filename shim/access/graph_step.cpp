@@ -40,16 +40,9 @@ bool copy_parameters(void** from, KernelStep& to) {
 }
 
 bool copy_buffer(void** extra, KernelStep& to) {
-    const void* buffer = nullptr;
-    std::size_t bytes = 0;
-    for (void** item = extra; *item != CU_LAUNCH_PARAM_END; item += 2) {
-        if (*item == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = item[1];
-        if (*item == CU_LAUNCH_PARAM_BUFFER_SIZE) bytes = *static_cast<const std::size_t*>(item[1]);
-    }
-    if (!buffer) return false;
-    const auto* const begin = static_cast<const std::byte*>(buffer);
-    to.bytes.assign(begin, begin + bytes);
-    return true;
+    const std::span<const std::byte> packed = packed_parameters(extra);
+    to.bytes.assign(packed.begin(), packed.end());
+    return packed.data() != nullptr;
 }
 
 // Nothing where it says no more than none would.
@@ -97,13 +90,15 @@ Where where_is(const StridedRegion& side) {
 // Looks at one step after the other.
 class Fitness {
   public:
-    explicit Fitness(CUcontext context)
-        : context_(context), only_one_(program::known_contexts().size() == 1) {}
+    Fitness(CUcontext context, session::AsOne as_one)
+        : context_(context), as_one_(as_one), only_one_(program::known_contexts().size() == 1) {}
 
     bool operator()(std::monostate) const { return true; }
     bool operator()(const KernelStep& kernel) {
         if ((!only_one_ && kernel.context != context_) || !may_take_shared(kernel)) return false;
-        const session::Room room = room_for(all_of(kernel));
+        const session::WorkingSet all = all_of(kernel);
+        if (as_one_ == session::AsOne::Waits && (all.opaque || all.unseen)) return false;
+        const session::Room room = room_for(all);
         ++kernels_;
         greedy_ += room == session::Room::Little;
         return room != session::Room::None;
@@ -131,24 +126,30 @@ class Fitness {
     }
 
     CUcontext context_;
+    session::AsOne as_one_;
     bool only_one_;
     std::size_t kernels_ = 0;
     std::size_t greedy_ = 0;  // that name most of what may be on a GPU
 };
 
-// So many find room in the queue of any stream that is not full already.
+// So many find room in the queue of any stream.
 constexpr std::size_t kFew = 256;
 
-// Whether the stream has nothing left to do, for which it is waited.
-bool drains(CUstream stream) {
-    CUresult status = CUDA_ERROR_NOT_READY;
-    for (const auto since = util::Clock::now(); util::Clock::now() - since < bounds::kStalledWork;) {
+// Whether the queue has room for so many more, for which it is waited as long as the stream gets further. For
+// more than any has, it is to be empty.
+bool gets_room(CUstream stream, std::size_t steps) {
+    std::uint64_t before = UINT64_MAX;
+    for (auto since = util::Clock::now(); util::Clock::now() - since < bounds::kStalledWork;) {
         if (program::capturing_anywhere()) return false;
-        status = device::driver().cuStreamQuery(stream);
-        if (status != CUDA_ERROR_NOT_READY) break;
+        const std::uint64_t unfinished = session::unfinished_in(stream);
+        if (steps <= kFew && unfinished + steps <= kFew) return true;
+        const CUresult status = device::driver().cuStreamQuery(stream);
+        if (status != CUDA_ERROR_NOT_READY) return status == CUDA_SUCCESS;
+        if (unfinished < before) since = util::Clock::now();
+        before = unfinished;
         util::pause(bounds::kAhead);
     }
-    return status == CUDA_SUCCESS;
+    return false;
 }
 
 }  // namespace
@@ -176,11 +177,12 @@ bool is_nothing(const GraphStep& step) {
 }
 
 std::vector<CUlaunchAttribute> attributes_of(CUgraphNode kernel) {
+    constexpr auto kPortableClusterSizeMode = static_cast<CUlaunchAttributeID>(17);  // since CUDA 13.1
     // Without these it may not run, or not as it should. The others tell how fast.
-    constexpr CUlaunchAttributeID kNeeded[] = {CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
-                                               CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
-                                               CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE,
-                                               CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION};
+    constexpr CUlaunchAttributeID kNeeded[] = {
+        CU_LAUNCH_ATTRIBUTE_COOPERATIVE, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+        CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE,
+        CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION, kPortableClusterSizeMode};
     std::vector<CUlaunchAttribute> attributes;
     for (const CUlaunchAttributeID id : kNeeded) {
         if (const auto attribute = attribute_of(kernel, id)) attributes.push_back(*attribute);
@@ -188,12 +190,12 @@ std::vector<CUlaunchAttribute> attributes_of(CUgraphNode kernel) {
     return attributes;
 }
 
-bool can_run(const GraphSteps& steps, CUstream stream) {
+bool can_run(const GraphSteps& steps, CUstream stream, session::AsOne as_one) {
     const CUcontext context = device::current_context();
     if (!context || session::context_of(stream) != context) return false;
-    Fitness fits(context);
+    Fitness fits(context, as_one);
     return std::ranges::all_of(steps, [&](const PlacedStep& each) { return std::visit(fits, *each.step); }) &&
-           !fits.are_greedy() && (steps.size() <= kFew || drains(stream));
+           !fits.are_greedy() && gets_room(stream, steps.size());
 }
 
 }  // namespace lms::access

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "shim/device/cuda_api.h"
+#include "shim/session/submit.h"
 #include "shim/session/working_set.h"
 
 namespace lms::access {
@@ -61,6 +62,8 @@ using GraphSteps = std::vector<PlacedStep>;
 // room in the stream's queue; and none will be refused when others have run.
 // False too where a quarter of the kernels names most of what may be on the GPU: each pushes out what the
 // next one names.
-bool can_run(const GraphSteps& steps, CUstream stream);
+// And where a kernel may use what it does not name and would be waited for, though the graph as one waits for
+// nothing once it has begun.
+bool can_run(const GraphSteps& steps, CUstream stream, session::AsOne as_one);
 
 }  // namespace lms::access

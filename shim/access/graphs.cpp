@@ -311,7 +311,7 @@ void note_graph_copies(CUgraphExec exec) {
     for (const WrittenWord& word : words) note_word(word.at, word.value, Effect::Adds);
 }
 
-std::shared_ptr<const GraphSteps> steps_of(CUgraphExec exec, CUstream stream) {
+std::shared_ptr<const GraphSteps> steps_of(CUgraphExec exec, CUstream stream, session::AsOne as_one) {
     const std::uint64_t number = number_of(stream);
     std::shared_ptr<const GraphSteps> steps;
     {
@@ -321,7 +321,7 @@ std::shared_ptr<const GraphSteps> steps_of(CUgraphExec exec, CUstream stream) {
         if (executable->whole_in && (*executable->whole_in != number || number == 0)) return nullptr;
         steps = steps_of(*executable);
     }
-    return steps && can_run(*steps, stream) ? steps : nullptr;
+    return steps && can_run(*steps, stream, as_one) ? steps : nullptr;
 }
 
 CUresult await_steps(CUgraphExec exec, CUstream stream) {

@@ -68,8 +68,9 @@ void note_unseen_call();
 void note_graph_copies(CUgraphExec exec);
 
 // The nodes of `exec`, which is about to be launched into `stream`, to be launched there one by one instead.
-// Null: that cannot be, or an earlier launch of it may be unfinished that they would not run behind.
-std::shared_ptr<const GraphSteps> steps_of(CUgraphExec exec, CUstream stream);
+// Null: that cannot be, or an earlier launch of it may be unfinished that they would not run behind. `as_one`
+// is what becomes of it otherwise.
+std::shared_ptr<const GraphSteps> steps_of(CUgraphExec exec, CUstream stream, session::AsOne as_one);
 // `exec` is about to be launched into `stream`: whatever comes runs behind its nodes that were launched one
 // by one, for which the driver does not wait by itself.
 CUresult await_steps(CUgraphExec exec, CUstream stream);

@@ -1,4 +1,6 @@
 // Executable graphs: made, updated as a whole, launched, destroyed; graphs destroyed.
+#include <optional>
+
 #include "shim/access/graphs.h"
 #include "shim/device/driver_table.h"
 #include "shim/entry/cross_device_copy.h"
@@ -136,13 +138,16 @@ bool is_refusal(CUresult status, CUstream where) {
     return status != CUDA_SUCCESS && driver().cuStreamQuery(where) != status;
 }
 
-// As if the program had made them: each waits for what it names itself. Once some have run, no answer may
-// make the program try again.
-CUresult launch_steps(const access::GraphSteps& steps, CUstream where, session::SubmittingPieces& pieces) {
+// As if the program had made them: each waits for what it names itself. Nothing: the first is refused, as it
+// may be for what was allowed when its node was made. Once some have run, no answer may make the program try
+// again.
+std::optional<CUresult> launch_steps(const access::GraphSteps& steps, CUstream where,
+                                     session::SubmittingPieces& pieces) {
     bool begun = false;
     for (const access::PlacedStep& each : steps) {
         const CUresult status = launch(each, where);
-        if (status != CUDA_SUCCESS && begun && is_refusal(status, where)) {
+        if (status != CUDA_SUCCESS && is_refusal(status, where)) {
+            if (!begun) return std::nullopt;
             log::error(
                 "graph launch: node {} of {} is refused after others have run (error {}), so the program "
                 "gets CUDA_ERROR_LAUNCH_FAILED",
@@ -176,13 +181,15 @@ CUresult launch(CUgraphExec exec, CUstream where, session::Call call) {
         access::note_graph_copies(exec);
         CUresult status = access::await_steps(exec, where);
         if (status != CUDA_SUCCESS || session::try_fast_path(where, whole, status)) return status;
-        const auto steps = session::crowds(look()) ? access::steps_of(exec, where) : nullptr;
+        const session::AsOne as_one = session::as_one(look());
+        const auto steps = as_one != session::AsOne::Fits ? access::steps_of(exec, where, as_one) : nullptr;
         if (!steps) return session::submit_after_look(where, look, whole);
         session::SubmittingPieces pieces(where);
         if (!pieces || program::capturing(where)) return session::submit_after_look(where, look, whole);
-        status = launch_steps(*steps, where, pieces);
+        const auto launched = launch_steps(*steps, where, pieces);
+        if (!launched) return session::submit_after_look(where, look, whole);
         access::note_steps(exec, where);
-        return status;
+        return *launched;
     });
 }
 

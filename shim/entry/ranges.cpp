@@ -122,7 +122,7 @@ trace::Copied told_of(engine::Address destination, engine::Address source, std::
 
 CUresult over(Ranges ranges, CUstream stream, session::Call call) {
     return guarded([&]() -> CUresult {
-        if (!any_managed(ranges)) return session::call_with_oom_retry(call);
+        if (!any_managed(ranges)) return session::submit_beside_moves(stream, call);
         if (program::capturing(stream)) return recorded(ranges, call);
         note_use(ranges, stream);
         return session::submit(
@@ -134,7 +134,7 @@ CUresult over_in_place(Ranges ranges, CUstream stream, util::FunctionRef<CUresul
                        util::FunctionRef<trace::Copied()> copied) {
     return guarded([&]() -> CUresult {
         const auto as_it_is = [&] { return copy({}); };
-        if (!any_managed(ranges)) return session::call_with_oom_retry(as_it_is);
+        if (!any_managed(ranges)) return session::submit_beside_moves(stream, as_it_is);
         if (program::capturing(stream)) return recorded(ranges, as_it_is);
         note_use(ranges, stream);
         const auto look = [&] {
@@ -148,7 +148,7 @@ CUresult over_in_place(Ranges ranges, CUstream stream, util::FunctionRef<CUresul
 
 CUresult over_resident(Ranges ranges, CUstream stream, session::Call call) {
     return guarded([&]() -> CUresult {
-        if (!any_managed(ranges)) return session::call_with_oom_retry(call);
+        if (!any_managed(ranges)) return session::submit_beside_moves(stream, call);
         return recorded(ranges, [&] { return over(ranges, stream, call); });
     });
 }

@@ -84,6 +84,7 @@ CUresult end_capture(CUstream stream, session::Call call) {
 // The event may be of a capture, which then reaches the stream. To ask the event would end the capture.
 [[gnu::noinline, gnu::cold]] CUresult wait_beside_capture(CUstream stream, session::Call call) {
     return guarded([&] {
+        const session::Submitting submitting(stream);
         fence_before_capture(stream);
         return call();
     });

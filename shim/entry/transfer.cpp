@@ -84,7 +84,7 @@ CUresult submit_after_look(const Transfer& whole) {
     const engine::Address to = whole.to, from = whole.from;
     program::note_use_beside_moves(whole.stream);
     const auto give_whole = [&] { return give(whole); };
-    if (!is_managed(to) && !is_managed(from)) return session::call_with_oom_retry(give_whole);
+    if (!is_managed(to) && !is_managed(from)) return session::submit_beside_moves(whole.stream, give_whole);
     const session::Range sides[] = {{from, whole.bytes}, {to, whole.bytes}};
     if (program::capturing(whole.stream)) return recorded(sides, give_whole);
     const std::uint64_t piece = piece_bytes(to, from);

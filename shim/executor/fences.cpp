@@ -144,8 +144,12 @@ const Fences::Line* Fences::line_of(StreamKey stream) const {
 }
 
 bool Fences::is_deep(StreamKey stream) const {
+    return unfinished_in(stream) >= kDeep;
+}
+
+std::uint64_t Fences::unfinished_in(StreamKey stream) const {
     const Line* const line = line_of(stream);
-    return line && line->unfinished() >= kDeep;
+    return line ? line->unfinished() : 0;
 }
 
 bool Fences::is_due(StreamKey stream) const {

@@ -110,6 +110,8 @@ class Fences {
     // Whether so much unfinished work is in the stream that its queue may fill up: how many entries that has
     // nobody tells, and each event and wait of the shim's takes one from the program.
     bool is_deep(StreamKey stream) const LMS_LOCKED;
+    // Works in it that are not known to be over.
+    std::uint64_t unfinished_in(StreamKey stream) const LMS_LOCKED;
     // Whether the next work there is to leave an event all the same: one for each eighth of what is
     // unfinished.
     bool is_due(StreamKey stream) const LMS_LOCKED;

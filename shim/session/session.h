@@ -48,7 +48,7 @@ struct Work {
     executor::FencePtr spare;      // to be recorded behind it
     bool deep = false;             // its stream is: it is not made to wait (Fences::is_deep)
     bool leaves_event = true;      // behind it
-    std::uint64_t submission = 0;  // State::submitting's
+    std::uint64_t submission = 0;  // Engine::begin_submission()'s
     std::uint64_t listing = 0;     // EarlierWork's latest as it began; 0: nothing may be taken for its
     std::vector<CUcontext> forbidden = {};  // forbidden_legacy(), before a call that nobody knows
     bool refused = false;                   // by the driver: it runs nothing
@@ -280,6 +280,8 @@ class Session {
     std::vector<engine::Use> given(CUstream stream);
     std::vector<engine::Use> given();
     bool unfinished(std::vector<engine::Use>& given);
+    // Works of that stream that are not known to be over.
+    std::uint64_t unfinished_in(CUstream stream);
     // The program has waited for some of that: the trace is told what is over.
     void waited();
     // Finds out what others have taken of the GPU since the last look.

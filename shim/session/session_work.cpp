@@ -354,6 +354,14 @@ void Session::waited() {
     if (state_->telemetry.traced) executor::poll_completions(*state_, lock);
 }
 
+std::uint64_t Session::unfinished_in(CUstream stream) {
+    executor::State& state = *state_;
+    const StreamKey key = state.fences.key_of(stream);
+    executor::SessionLock lock(state.mutex);
+    executor::poll_completions(state, lock);
+    return state.fences.unfinished_in(key);
+}
+
 bool Session::unfinished(std::vector<engine::Use>& given) {
     executor::SessionLock lock(state_->mutex);
     executor::poll_completions(*state_, lock);

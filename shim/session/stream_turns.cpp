@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "shim/device/driver_table.h"
+#include "shim/program/fast_path.h"
 #include "shim/util/bounds.h"
 #include "shim/util/clock.h"
 
@@ -22,22 +23,24 @@ struct Turn {
     std::atomic<std::uint32_t> submitting{0};
     std::atomic<const void*> in_pieces{nullptr};  // the thread that submits in pieces
     std::atomic<bool> is_blocking{true};          // the stream of that one
+    std::atomic<std::uint64_t> pieces{0};         // ever submitted
 };
 
 constexpr std::size_t kLegacy = 0;
 constinit std::array<Turn, 64> turns{};
 constinit std::atomic<std::uint32_t> all_in_pieces{0};  // threads
-constinit std::atomic<std::uint64_t> pieces{0};         // ever submitted
-
-std::size_t place_of(CUstream stream) {
-    if (!stream || stream == CU_STREAM_LEGACY) return kLegacy;
-    const std::uint64_t hash = reinterpret_cast<std::uintptr_t>(stream) * 0x9E3779B97F4A7C15;
-    return 1 + (hash >> 32) % (turns.size() - 1);
-}
 
 const void* this_thread() {
     static constinit thread_local char self = 0;
     return &self;
+}
+
+std::size_t place_of(CUstream stream) {
+    if (!stream || stream == CU_STREAM_LEGACY) return kLegacy;
+    auto which = reinterpret_cast<std::uintptr_t>(stream);
+    if (stream == CU_STREAM_PER_THREAD) which = reinterpret_cast<std::uintptr_t>(this_thread());
+    const std::uint64_t hash = which * 0x9E3779B97F4A7C15;
+    return 1 + (hash >> 32) % (turns.size() - 1);
 }
 
 bool is_anothers(const Turn& turn) {
@@ -63,14 +66,23 @@ bool is_blocking(CUstream stream) {
            (flags & CU_STREAM_NON_BLOCKING) == 0;
 }
 
-// For another thread, as long as some gets further: it may wait for this one.
+// Ever submitted in `stream`, or where it waits for them.
+std::uint64_t pieces_beside(CUstream stream) {
+    const std::size_t place = place_of(stream);
+    if (place != kLegacy) return turns[place].pieces.load() + turns[kLegacy].pieces.load();
+    std::uint64_t all = 0;
+    for (const Turn& turn : turns) all += turn.pieces.load();
+    return all;
+}
+
+// For another thread, as long as it gets further there: it may wait for this one.
 class Patience {
   public:
-    explicit Patience(Clock::duration most) : most_(most) {}
+    Patience(CUstream stream, Clock::duration most) : stream_(stream), most_(most) {}
     // False: in vain.
     bool wait() {
         util::pause(bounds::kPiece);
-        if (const std::uint64_t now = pieces.load(); now != seen_) {
+        if (const std::uint64_t now = pieces_beside(stream_); now != seen_) {
             seen_ = now;
             since_ = Clock::now();
         }
@@ -78,8 +90,9 @@ class Patience {
     }
 
   private:
+    CUstream stream_;
     Clock::duration most_;
-    std::uint64_t seen_ = pieces.load();
+    std::uint64_t seen_ = pieces_beside(stream_);
     Clock::time_point since_ = Clock::now();
 };
 
@@ -90,7 +103,7 @@ Submitting::Submitting(CUstream stream) : stream_(stream) {
     here.fetch_add(1);
     if (all_in_pieces.load() == 0) [[likely]]
         return;
-    Patience patience(bounds::kPieces);
+    Patience patience(stream, bounds::kPieces);
     for (bool goes_on = true; goes_on && in_pieces(stream);) {
         here.fetch_sub(1);
         goes_on = patience.wait();
@@ -103,7 +116,7 @@ Submitting::~Submitting() {
 }
 
 SubmittingPieces::SubmittingPieces(CUstream stream) : stream_(stream), granted_(false) {
-    Patience patience(bounds::kOtherThread);
+    Patience patience(stream, bounds::kOtherThread);
     do granted_ = take();
     while (!granted_ && patience.wait());
 }
@@ -122,9 +135,10 @@ bool SubmittingPieces::take() {
     if (own.in_pieces.compare_exchange_strong(nobody, this_thread())) {
         own.is_blocking.store(blocking);
         // Meanwhile nobody else begins.
-        Patience patience(bounds::kOtherThread);
+        Patience patience(stream_, bounds::kOtherThread);
         for (bool goes_on = true; goes_on && !in_pieces(stream_); goes_on = patience.wait()) {
-            if (!is_busy()) return true;
+            // Nor is one left that went by the short cut before something moved.
+            if (!is_busy() && !program::fast_path_gate.busy()) return true;
         }
         own.in_pieces.store(nullptr);
     }
@@ -139,7 +153,7 @@ SubmittingPieces::~SubmittingPieces() {
 }
 
 void SubmittingPieces::submitted() {
-    pieces.fetch_add(1);
+    turns[place_of(stream_)].pieces.fetch_add(1);
 }
 
 }  // namespace lms::session

@@ -67,12 +67,15 @@ void ResidencyGuard::give_up() {
     for (Held& held : held_) held.session->give_up(held.work);
 }
 
-bool crowds(const WorkingSet& reach) {
-    return std::ranges::any_of(sessions(), [&](Session* session) {
+AsOne as_one(const WorkingSet& reach) {
+    AsOne all = AsOne::Fits;
+    for (Session* session : sessions()) {
         const Session::Named named = session->named(reach);
         const bool is_refused = !named.in_place && named.bytes + named.beside_bytes > named.budget_bytes;
-        return named.lacks && (named.bytes > named.budget_bytes / 2 || is_refused);
-    });
+        if (!named.lacks || (named.bytes <= named.budget_bytes / 2 && !is_refused)) continue;
+        all = std::max(all, named.in_place ? AsOne::InPlace : is_refused ? AsOne::Refused : AsOne::Waits);
+    }
+    return all;
 }
 
 Room room_for(const WorkingSet& reach) {
@@ -86,25 +89,10 @@ Room room_for(const WorkingSet& reach) {
     return room;
 }
 
-std::uint64_t least_reclaim() {
-    std::uint64_t bytes = 1;
-    for (const Session* session : sessions()) bytes = std::max(bytes, session->largest_chunk());
-    return bytes;
-}
-
-std::uint64_t reclaim(std::uint64_t bytes) {
-    CUdevice device = 0;
-    const bool has_context = device::driver().cuCtxGetDevice(&device) == CUDA_SUCCESS;
-    Session* const current = has_context ? session_of(device) : nullptr;
-    std::uint64_t given = current ? current->reclaim(bytes) : 0;
-    for (Session* session : sessions()) {
-        if (session != current && given < bytes) given += session->reclaim(bytes - given);
-    }
-    return given;
-}
-
-void refresh_budgets() {
-    for (Session* session : sessions()) session->look_at_budget();
+std::uint64_t unfinished_in(CUstream stream) {
+    std::uint64_t works = 0;
+    for (Session* session : sessions()) works = std::max(works, session->unfinished_in(stream));
+    return works;
 }
 
 CUresult pin_resident(std::span<const Range> ranges, std::vector<PinnedIn>& kept) {
@@ -142,11 +130,42 @@ void fence_own_stream() {
     if (!fenced) program::per_thread_streams_unfenced_at.store(program::captures_since_none());
 }
 
+namespace {
+
+// Bytes to begin with where it is not known how much is wanted: one chunk's.
+std::uint64_t least_reclaim() {
+    std::uint64_t bytes = 1;
+    for (const Session* session : sessions()) bytes = std::max(bytes, session->largest_chunk());
+    return bytes;
+}
+
+// Makes room for memory that the driver was refused: on the current GPU, and if that has no more, on the
+// others (calls name GPUs, too). Returns the bytes that were given up.
+std::uint64_t reclaim(std::uint64_t bytes) {
+    CUdevice device = 0;
+    const bool has_context = device::driver().cuCtxGetDevice(&device) == CUDA_SUCCESS;
+    Session* const current = has_context ? session_of(device) : nullptr;
+    std::uint64_t given = current ? current->reclaim(bytes) : 0;
+    for (Session* session : sessions()) {
+        if (session != current && given < bytes) given += session->reclaim(bytes - given);
+    }
+    return given;
+}
+
+// The driver has given out what was made room for.
+void refresh_budgets() {
+    for (Session* session : sessions()) session->look_at_budget();
+}
+
+// Before pressure: behind what such a call gave to any stream, where that can be; else behind what it gave to
+// the thread's own, of which no other thread can tell how far it is.
 void fence_unseen_work() {
     bool all = true;
     for (Session* session : sessions()) all &= session->fence_all_streams();
     if (!all) fence_own_stream();
 }
+
+}  // namespace
 
 CUresult call_again(CUresult status, Call call, GuardsOfCall guards) {
     if (status != CUDA_ERROR_OUT_OF_MEMORY) {

@@ -77,22 +77,18 @@ void let_go(std::vector<PinnedIn>& kept);
 // Keeps them for as long as their buffers live instead.
 void leave_pinned(std::vector<PinnedIn>& kept);
 
-// Whether a GPU lacks some of what `reach` names there, and that is more than half of what may be on it: work
-// that names it at once waits for all of it, beside which little else can come in. Or there is no room for it
-// beside what cannot leave.
-bool crowds(const WorkingSet& reach);
+// What becomes of one piece of work that names all of `reach`. Where a GPU lacks some of that, and it is more
+// than half of what may be there, little else can come in beside it: what is missing is used in place, or is
+// waited for before the work is submitted. Refused: there is no room for it beside what cannot leave.
+enum class AsOne { Fits, InPlace, Waits, Refused };
+AsOne as_one(const WorkingSet& reach);
 // What work finds that is alone on the GPU. Little: it names three quarters of what may be there, and what is
 // missing can be used in place. None: it would be refused.
 enum class Room { Enough, Little, None };
 Room room_for(const WorkingSet& reach);
 
-// Bytes to begin with where it is not known how much is wanted: one chunk's.
-std::uint64_t least_reclaim();
-// Makes room for memory that the driver was refused: on the current GPU, and if that has no more, on the
-// others (calls name GPUs, too). Returns the bytes that were given up.
-std::uint64_t reclaim(std::uint64_t bytes);
-// The driver has given out what was made room for: budgets are looked at again.
-void refresh_budgets();
+// Works in `stream` that are not known to be over.
+std::uint64_t unfinished_in(CUstream stream);
 
 using GuardsOfCall = std::span<ResidencyGuard* const>;
 
@@ -107,9 +103,12 @@ CUresult call_with_oom_retry(Callable&& call, GuardsOfCall guards = {}) {
     return status == CUDA_SUCCESS ? status : call_again(status, call, guards);
 }
 
-// Before pressure: behind what such a call gave to any stream, where that can be; else behind what it gave to
-// the thread's own, of which no other thread can tell how far it is.
-void fence_unseen_work();
+// Submits work to `stream` that uses no memory which may move.
+template <typename Callable>
+CUresult submit_beside_moves(CUstream stream, Callable&& call) {
+    const Submitting submitting(stream);
+    return call_with_oom_retry(call);
+}
 
 // For work over ranges that may stay on the host: by ascending address.
 using HostCopies = std::span<const HostCopy>;

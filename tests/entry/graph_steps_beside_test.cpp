@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <ranges>
 
 #include "tests/entry/graph_steps_rig.h"
 
@@ -76,19 +77,57 @@ FAMILY_TEST("graph steps: nor in the legacy stream, which waits for theirs") {
     other.join();
 }
 
+FAMILY_TEST("graph steps: nor a copy or set of memory that never moves") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const Many many;
+    const Buffer in(kBuffer, 200), out(kBuffer, 1);
+    constexpr unsigned kSmallWords = 2048;
+    constexpr std::size_t kSmall = kSmallWords * sizeof(std::uint32_t);
+    CUdeviceptr scratch = 0;
+    OK(cuMemAlloc_v2, &scratch, kSmall);
+    void* pinned = nullptr;
+    OK(cuMemAllocHost_v2, &pinned, kSmall);
+    const Rise rise(many);
+    Add first(scratch, in.at(), 1), last(out.at(), scratch, 0);
+    first.n = last.n = kSmallWords;
+    comes_after(rise.graph, rise.nodes.front(), add_kernel(rise.graph, first.params));
+    add_kernel(rise.graph, last.params, rise.nodes.back());
+    const CUgraphExec exec = instantiate(rise.graph);
+    std::atomic<bool> done{false};
+    std::thread other([&] {
+        OK(cuCtxSetCurrent, gpu.context);
+        while (!done) {
+            OK(cuMemsetD8Async, scratch, 9, kSmall, stream);
+            OK(cuMemcpyHtoDAsync_v2, scratch, pinned, kSmall, stream);
+            OK(cuMemsetD2D8Async, scratch, kSmall / 2, 9, kSmall / 2, 2, stream);
+            OK(cuStreamSynchronize, stream);
+        }
+    });
+    const std::vector<std::uint8_t> wanted = plus(pattern(kBuffer, 200), 1);
+    for (int i = 0; i < 20; ++i) {
+        OK(cuGraphLaunch, exec, stream);
+        OK(cuStreamSynchronize, stream);
+        EXPECT(std::ranges::equal(out.read() | std::views::take(kSmall), wanted | std::views::take(kSmall)));
+    }
+    done = true;
+    other.join();
+}
+
 namespace {
 
-// Whether a launch returns while the stream is held up by what the same thread would let go.
-bool returns(CUgraphExec exec, CUstream stream, Gate& gate) {
+// Whether launches return while the stream is held up by what the same thread would let go.
+bool returns(CUgraphExec exec, CUstream stream, Gate& gate, int launches = 1) {
     std::atomic<bool> returned{false};
     std::atomic<bool> in_time{false};
     gate.hold_up(stream);
     std::thread watch([&] {
-        for (int i = 0; i < 500 && !returned; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        for (int i = 0; i < 2000 && !returned; ++i)
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
         in_time = returned.load();
         gate.open();
     });
-    OK(cuGraphLaunch, exec, stream);
+    for (int i = 0; i < launches; ++i) OK(cuGraphLaunch, exec, stream);
     returned = true;
     watch.join();
     OK(cuStreamSynchronize, stream);
@@ -116,6 +155,24 @@ BODY(more_nodes_than_a_queue_holds) {
 TEST_CASE(
     "graph steps: more nodes than the stream's queue holds, behind what the launching thread holds up") {
     run_both("more_nodes_than_a_queue_holds", Driver::Simulated, {{"SIMCUDA_GRAPH_BYTES", "0"}});
+}
+
+BODY(more_launches_than_a_queue_holds_nodes_of) {
+    if (!in_place_can_be()) return;  // what is held up is waited for there
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const Many many;
+    const Rise rise(many);
+    CUgraphNode last = rise.nodes.back();
+    for (unsigned i = 0; i < 27 * kBuffers; ++i)
+        last = add_kernel(rise.graph, rise.adds[i % kBuffers]->params, last);
+    Gate gate;
+    EXPECT(returns(instantiate(rise.graph), stream, gate, 5));
+    EXPECT(many.rose(5 * 28));
+}
+
+TEST_CASE("graph steps: several launches behind what the launching thread holds up") {
+    run_both("more_launches_than_a_queue_holds_nodes_of", Driver::Simulated, {{"SIMCUDA_GRAPH_BYTES", "0"}});
 }
 
 FAMILY_TEST("graph steps: a copy within host memory does not hold up the caller") {
