@@ -13,10 +13,10 @@
 
 namespace lms::policy {
 
-// The table of the policy that `setting` means, "name[,key=value...]": a built-in one ("lru", "lms"), or the
-// path of a plugin (anything with a slash or ending in ".so"), which is loaded and stays loaded. Null if
-// there is none that can be used, or it does not take those keys; `problem` is then one line that says why.
-// May throw std::bad_alloc.
+// The table of the policy that `setting` means, "name[,key=value...]": a built-in one ("next-use", "lru",
+// "lms"), or the path of a plugin (anything with a slash or ending in ".so"), which is loaded and stays
+// loaded. Null if there is none that can be used, or it does not take those keys; `problem` is then one line
+// that says why. May throw std::bad_alloc.
 const lms_policy* find(const std::string& setting, std::string& problem);
 
 // One device's policy. Unless said otherwise, called with the session's lock held.

@@ -128,19 +128,14 @@ void add_found(session::WorkingSet& reach, const Layout& layout, session::Bounds
         if (add_ranges(reach, bounds, look.managed)) look.bounds = &bounds;
     };
     if (extra) {
-        const void* buffer = nullptr;
-        std::size_t bytes = 0;
-        for (void** item = extra; *item != CU_LAUNCH_PARAM_END; item += 2) {
-            if (*item == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = item[1];
-            if (*item == CU_LAUNCH_PARAM_BUFFER_SIZE) bytes = *static_cast<const std::size_t*>(item[1]);
-        }
+        const std::span<const std::byte> packed = packed_parameters(extra);
         const auto read = [&](const Place& at, void* to, std::size_t n) {
-            const std::size_t offset = layout.parameters[at.parameter].offset + at.offset;
-            std::memcpy(to, static_cast<const char*>(buffer) + offset, n);
+            std::memcpy(to, packed.data() + layout.parameters[at.parameter].offset + at.offset, n);
         };
-        const bool whole = buffer && bytes >= bytes_of_parameters(layout);
+        const bool whole = packed.data() && packed.size() >= bytes_of_parameters(layout);
         if (whole) look_at_bounds(read);
-        if (buffer) add_words(reach, look, buffer, 0, std::min(bytes, bytes_of_parameters(layout)));
+        if (packed.data())
+            add_words(reach, look, packed.data(), 0, std::min(packed.size(), bytes_of_parameters(layout)));
         if (whole) add_accesses(reach, look, read);
         return;
     }
@@ -209,6 +204,16 @@ void add_launch(session::WorkingSet& reach, CUfunction function, void** paramete
     if (layout->launches->find(launch, reach)) return;
     add_found(reach, *layout, tables, parameters, nullptr, &shape);
     if (follow_used(reach)) layout->launches->keep(launch, reach);
+}
+
+std::span<const std::byte> packed_parameters(void** extra) {
+    const void* begin = nullptr;
+    std::size_t bytes = 0;
+    for (void** item = extra; *item != CU_LAUNCH_PARAM_END; item += 2) {
+        if (*item == CU_LAUNCH_PARAM_BUFFER_POINTER) begin = item[1];
+        if (*item == CU_LAUNCH_PARAM_BUFFER_SIZE) bytes = *static_cast<const std::size_t*>(item[1]);
+    }
+    return {static_cast<const std::byte*>(begin), begin ? bytes : 0};
 }
 
 }  // namespace lms::access

@@ -1,6 +1,9 @@
 // From a launch's arguments to what it reaches.
 #pragma once
 
+#include <cstddef>
+#include <span>
+
 #include "shim/code/ptx_bounds.h"
 #include "shim/session/submit.h"
 
@@ -18,5 +21,8 @@ void add_arguments(session::WorkingSet& reach, CUfunction function, void** param
 // which has nothing yet.
 void add_launch(session::WorkingSet& reach, CUfunction function, void** parameters, void** extra,
                 const code::LaunchShape& shape);
+
+// A launch's parameters as one buffer, by the items of `extra`. From null: they name none.
+std::span<const std::byte> packed_parameters(void** extra);
 
 }  // namespace lms::access

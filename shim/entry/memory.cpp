@@ -141,29 +141,18 @@ bool taken_by_capture(CUstream stream) {
     return program::capturing(stream) || program::capture_forbids(stream);
 }
 
-CUresult allocate_async(CUdeviceptr* pointer, std::size_t bytes, CUstream where, session::Call pass) {
+// `named`: none is that of the stream's GPU.
+CUresult allocate_async(CUdeviceptr* pointer, std::size_t bytes, std::optional<CUmemoryPool> named,
+                        CUstream where, session::Call pass) {
     return guarded([&]() -> CUresult {
         const device::SameContext same;
         if (taken_by_capture(where)) return pass();
-        CUmemoryPool pool = nullptr;
+        CUmemoryPool pool = named.value_or(nullptr);
         const bool managed = in_context_of(where, [&] {
             CUdevice device = 0;
             return driver().cuCtxGetDevice(&device) == CUDA_SUCCESS &&
-                   driver().cuDeviceGetMemPool(&pool, device) == CUDA_SUCCESS &&
+                   (named || driver().cuDeviceGetMemPool(&pool, device) == CUDA_SUCCESS) &&
                    session::pool_is_managed(pool, device);
-        });
-        return allocate_on(pointer, bytes, pool, managed, where, pass);
-    });
-}
-
-CUresult allocate_from_pool(CUdeviceptr* pointer, std::size_t bytes, CUmemoryPool pool, CUstream where,
-                            session::Call pass) {
-    return guarded([&]() -> CUresult {
-        const device::SameContext same;
-        if (taken_by_capture(where)) return pass();
-        const bool managed = in_context_of(where, [&] {
-            CUdevice device = 0;
-            return driver().cuCtxGetDevice(&device) == CUDA_SUCCESS && session::pool_is_managed(pool, device);
         });
         return allocate_on(pointer, bytes, pool, managed, where, pass);
     });
@@ -260,13 +249,13 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
 }
 
 LMS_FORMS(cuMemAllocAsync, _ptsz, (CUdeviceptr * dptr, size_t bytesize, CUstream hStream),
-          return entry::allocate_async(dptr, bytesize, Form::stream(hStream),
+          return entry::allocate_async(dptr, bytesize, std::nullopt, Form::stream(hStream),
                                        [&] { return Form::real(dptr, bytesize, hStream); });)
 
 LMS_FORMS(cuMemAllocFromPoolAsync, _ptsz,
           (CUdeviceptr * dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream),
-          return entry::allocate_from_pool(dptr, bytesize, pool, Form::stream(hStream),
-                                           [&] { return Form::real(dptr, bytesize, pool, hStream); });)
+          return entry::allocate_async(dptr, bytesize, pool, Form::stream(hStream),
+                                       [&] { return Form::real(dptr, bytesize, pool, hStream); });)
 
 LMS_FORMS(cuMemFreeAsync, _ptsz, (CUdeviceptr dptr, CUstream hStream),
           return entry::free_async(dptr, Form::stream(hStream), [&] { return Form::real(dptr, hStream); });)

@@ -45,25 +45,31 @@ std::optional<std::uint64_t> digest_of(const Settings& settings, const Block& ho
     return XXH3_64bits(reinterpret_cast<const void*>(host.alias), host.bytes);
 }
 
+namespace {
+
+bool has_changed(const Settings& settings, const Block& host, std::optional<std::uint64_t> digest) {
+    if (!digest) return false;
+    found.compared.fetch_add(1, std::memory_order_relaxed);
+    if (digest_of(settings, host) == digest) return false;
+    found.changed.fetch_add(1, std::memory_order_relaxed);
+    return true;
+}
+
+}  // namespace
+
 void compare_digest(const Settings& settings, engine::Address address, const Block& host,
                     std::optional<std::uint64_t> digest) {
-    if (!digest) return;
-    found.compared.fetch_add(1, std::memory_order_relaxed);
-    if (digest_of(settings, host) == digest) return;
-    found.changed.fetch_add(1, std::memory_order_relaxed);
-    log::error("check: the {} bytes at {:#x} changed in host memory while they were evicted", host.bytes,
-               address);
+    if (has_changed(settings, host, digest))
+        log::error("check: the {} bytes at {:#x} changed in host memory while they were evicted", host.bytes,
+                   address);
 }
 
 void compare_clean(const Settings& settings, engine::Address address, const Block& kept,
                    std::optional<std::uint64_t> digest) {
-    if (!digest) return;
-    found.compared.fetch_add(1, std::memory_order_relaxed);
-    if (digest_of(settings, kept) == digest) return;
-    found.changed.fetch_add(1, std::memory_order_relaxed);
-    log::error(
-        "check: GPU work that the shim took for read-only wrote the {} bytes at {:#x}; set LMS_RETAIN=0",
-        kept.bytes, address);
+    if (has_changed(settings, kept, digest))
+        log::error(
+            "check: GPU work that the shim took for read-only wrote the {} bytes at {:#x}; set LMS_RETAIN=0",
+            kept.bytes, address);
 }
 
 void name_fault(device::Port& port, const FencePtr& fence, const std::string& what) noexcept try {

@@ -125,7 +125,7 @@ class Migrator {
     State& state_;
     trace::StallCause waits_for_ = trace::StallCause::Mapping;  // as of the last step
     std::deque<const void*> queue_;                             // who moves, then who waits to
-    std::uint64_t excess_stays_until_ = 0;                      // State::works: nothing of it was idle
+    std::uint64_t excess_stays_until_ = 0;                      // Engine::works(): nothing of it was idle
     std::uint64_t kept_by_others_ = 0;                          // of what is granted: waited for in vain
     Clock::time_point frees_until_{};                           // of the launch whose turn it is
     engine::Use free_in_vain_{};                                // was waited for that long

@@ -4,16 +4,13 @@
 //
 //   unknown --enter--> known --Retire--> retired --> unknown, or known again after keep()
 //
-// 1. A thread that gives a handle to the driver on its own account holds a Use meanwhile. None is granted of
-// a
-//    handle that is retired or unknown.
+// 1. A thread that gives a handle to the driver on its own account holds a Use meanwhile. None is granted
+//    of a handle that is retired or unknown.
 // 2. A Retire waits for the Uses that were granted before it, for bounds::kOtherThread at most: the driver
-// call
-//    of one may wait for work of this thread's.
+//    call of one may wait for work of this thread's.
 // 3. The driver may give a handle out again before the call that destroyed it has returned. So entries are
-// told
-//    apart by more than their handles: enter() replaces, and a Use, Retire or Alone ends on the entry that it
-//    began with.
+//    told apart by more than their handles: enter() replaces, and a Use, Retire or Alone ends on the entry
+//    that it began with.
 // 4. An Alone excludes others of its handle, and waits for them without a bound. It is for handles of the
 //    shim's own, which the program's calls change.
 #pragma once

@@ -1,34 +1,17 @@
 #include "shim/session/session.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <thread>
 
 #include "shim/engine/chunking.h"
-#include "shim/executor/block_allocation.h"
 #include "shim/executor/budget.h"
 #include "shim/executor/guards.h"
-#include "shim/executor/placement.h"
 #include "shim/executor/self_check.h"
-#include "shim/program/contexts.h"
 #include "shim/program/fast_path.h"
-#include "shim/program/memory_changes.h"
-#include "shim/program/streams.h"
-#include "shim/telemetry/memory_told.h"
 #include "shim/telemetry/telemetry.h"
-#include "shim/trace/callstack.h"
-#include "shim/trace/live_page.h"
-#include "shim/trace/writer.h"
-#include "shim/util/bounds.h"
-#include "shim/util/clock.h"
 #include "shim/util/log.h"
 #include "shim/util/units.h"
 
 namespace lms::session {
-
-using engine::ChunkId;
-using util::Clock;
 
 namespace {
 
