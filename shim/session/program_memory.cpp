@@ -77,6 +77,7 @@ class AllBusy {
         const auto it = all_.find(value);
         return it == all_.end() ? nullptr : it->second.get();
     }
+    bool has(const program::View& view) const { return all_.contains(view.handle); }
 
   private:
     std::map<HandleValue, Busy> all_;
@@ -129,6 +130,24 @@ std::vector<program::View> whole_views(Address address, std::uint64_t bytes) {
     const util::SharedLock lock(program::program_addresses().mutex);
     return program::program_addresses().book.whole(address, bytes);
 }
+
+// The mappings that a range consists of, with their handles busy; none, if others lie there or nothing.
+class BusyRange {
+  public:
+    BusyRange(Address address, std::uint64_t bytes) {
+        do {
+            busy_.emplace(whole_views(address, bytes));
+            views_ = whole_views(address, bytes);
+            // Another thread may have mapped something else there.
+        } while (!std::ranges::all_of(views_, [&](const program::View& each) { return busy_->has(each); }));
+    }
+    const std::vector<program::View>& views() const { return views_; }
+    Handle* handle_of(const program::View& view) const { return busy_->find(view.handle); }
+
+  private:
+    std::optional<AllBusy> busy_;
+    std::vector<program::View> views_;
+};
 
 // Enters a view unless something else is there.
 bool enter(const program::View& view) {
@@ -355,12 +374,11 @@ bool has_program_memory(Address address, std::uint64_t bytes) {
 }
 
 CUresult unmap_range(Address address, std::uint64_t bytes, const ViewGone& gone) {
-    const AllBusy busy(whole_views(address, bytes));
-    const std::vector<program::View> views = whole_views(address, bytes);
-    if (views.empty()) return CUDA_ERROR_INVALID_VALUE;
+    const BusyRange range(address, bytes);
+    if (range.views().empty()) return CUDA_ERROR_INVALID_VALUE;
     bool begun = false;
-    for (const program::View& view : views) {
-        Handle* const handle = busy.find(view.handle);
+    for (const program::View& view : range.views()) {
+        Handle* const handle = range.handle_of(view);
         // The driver takes away all of a range or nothing: what follows the first is insisted on.
         const CUresult status = device::patiently(
             [&] {
@@ -433,19 +451,18 @@ void note_access(const program::View& of, std::span<const CUmemAccessDesc> acces
 }  // namespace
 
 CUresult set_access(Address address, std::uint64_t bytes, std::span<const CUmemAccessDesc> access) {
-    const AllBusy busy(whole_views(address, bytes));
-    const std::vector<program::View> views = whole_views(address, bytes);
-    if (views.empty()) return CUDA_ERROR_INVALID_VALUE;
-    for (const program::View& view : views) {
+    const BusyRange range(address, bytes);
+    if (range.views().empty()) return CUDA_ERROR_INVALID_VALUE;
+    for (const program::View& view : range.views()) {
         if (!view.is_managed()) continue;
         if (const CUresult status = try_access(view, access); status != CUDA_SUCCESS) return status;
     }
-    for (const program::View& view : views) {
+    for (const program::View& view : range.views()) {
         CUresult status = CUDA_SUCCESS;
         if (view.is_managed()) {
             // Before anybody can reach it there.
             note_access(view, access);
-            status = busy.find(view.handle)->session->set_access(view.home, view.address, access);
+            status = range.handle_of(view)->session->set_access(view.home, view.address, access);
             if (status != CUDA_SUCCESS) {
                 const util::Lock lock(program::program_addresses().mutex);
                 program::program_addresses().book.at(view.address).access = view.access;
