@@ -3,8 +3,8 @@
 
 #include <optional>
 
+#include "shim/executor/core.h"
 #include "shim/executor/session_lock.h"
-#include "shim/executor/state.h"
 
 namespace lms::executor {
 
@@ -12,10 +12,10 @@ namespace lms::executor {
 
 // A device block for `bytes` that keeps the device within `limit` resident bytes: pooled, or new if the
 // budget allows. `drains`: free blocks of other sizes make room also where that has to wait for the program's
-// work (State::remaps_wait).
-std::optional<Block> device_block(State& state, std::uint64_t bytes, std::uint64_t limit, SessionLock& lock,
+// work (Core::remaps_wait).
+std::optional<Block> device_block(Core& core, std::uint64_t bytes, std::uint64_t limit, SessionLock& lock,
                                   bool drains = false) LMS_LOCKED;
 // A host block within LMS_HOST_LIMIT and what the machine can spare.
-std::optional<Block> host_block(State& state, std::uint64_t bytes, SessionLock& lock) LMS_LOCKED;
+std::optional<Block> host_block(Core& core, std::uint64_t bytes, SessionLock& lock) LMS_LOCKED;
 
 }  // namespace lms::executor

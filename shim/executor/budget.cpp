@@ -24,8 +24,8 @@ std::uint64_t reserve_of(const Settings& settings, std::uint64_t total_bytes) {
 }
 
 // What managed memory may take; 0: what there is.
-std::uint64_t most_bytes(const State& state, std::uint64_t limit) LMS_LOCKED {
-    const std::uint64_t granted = state.granted_bytes;
+std::uint64_t most_bytes(const Core& core, std::uint64_t limit) LMS_LOCKED {
+    const std::uint64_t granted = core.granted_bytes;
     return limit == 0 ? granted : granted == 0 ? limit : std::min(limit, granted);
 }
 
@@ -35,135 +35,135 @@ struct Look {
 };
 
 // What has to stay on the GPU where `wanted` is all that should: what the host has no room for.
-std::uint64_t least_budget(State& state, std::uint64_t wanted) LMS_LOCKED {
-    const engine::Engine& engine = state.engine;
-    if (!state.host_claims) return engine.least_budget(util::host_memory().spare_bytes(bounds::kHostLook));
-    const std::uint64_t allocated = state.residency.allocated_bytes();
+std::uint64_t least_budget(Core& core, std::uint64_t wanted) LMS_LOCKED {
+    const engine::Engine& engine = core.engine;
+    if (!core.host_claims) return engine.least_budget(util::host_memory().spare_bytes(bounds::kHostLook));
+    const std::uint64_t allocated = core.residency.allocated_bytes();
     if (allocated > 0) {
-        state.host_claims->claim(state.host_part, minus(allocated + 2 * engine.largest_cut(), wanted),
-                                 HostClaims::Short::Some);
+        core.host_claims->claim(core.host_part, minus(allocated + 2 * engine.largest_cut(), wanted),
+                                HostClaims::Short::Some);
     }
-    return engine.least_budget(minus(state.host_part.claimed_bytes, state.host_blocks.held_bytes()));
+    return engine.least_budget(minus(core.host_part.claimed_bytes, core.host_blocks.held_bytes()));
 }
 
-CUresult look(State& state, SessionLock& lock, Look& look) LMS_LOCKED {
-    const std::uint64_t held_before = state.device_blocks.held_bytes();
-    const CUresult status = unlocked(lock, [&] { return state.port.memory_info(look.info); });
+CUresult look(Core& core, SessionLock& lock, Look& look) LMS_LOCKED {
+    const std::uint64_t held_before = core.device_blocks.held_bytes();
+    const CUresult status = unlocked(lock, [&] { return core.port.memory_info(look.info); });
     // Other threads make and give back blocks meanwhile. What is ours must not be taken for others': that
     // would shrink the budget until the next look.
-    const std::uint64_t held = std::max(held_before, state.device_blocks.held_bytes());
+    const std::uint64_t held = std::max(held_before, core.device_blocks.held_bytes());
     look.held_by_others = minus(look.info.total_bytes - look.info.free_bytes, held);
     return status;
 }
 
 }  // namespace
 
-std::uint64_t least_of_grant(const State& state) {
-    return state.granted_bytes == 0 ? 0 : state.engine.least_budget(state.engine.host_limit_bytes());
+std::uint64_t least_of_grant(const Core& core) {
+    return core.granted_bytes == 0 ? 0 : core.engine.least_budget(core.engine.host_limit_bytes());
 }
 
 std::uint64_t default_reserve(std::uint64_t total_bytes) {
     return std::min<std::uint64_t>(total_bytes / 64, 512ull << 20);
 }
 
-CUresult refresh_budget(State& state, SessionLock& lock) {
+CUresult refresh_budget(Core& core, SessionLock& lock) {
     Look now{};
-    const CUresult status = look(state, lock, now);
+    const CUresult status = look(core, lock, now);
     if (status != CUDA_SUCCESS) return status;
     const std::uint64_t limit = limit_now.load();
     const std::uint64_t total =
-        limit > 0 ? now.info.total_bytes : capped(state.settings, now.info.total_bytes);
-    const std::uint64_t reserve = reserve_of(state.settings, now.info.total_bytes);
+        limit > 0 ? now.info.total_bytes : capped(core.settings, now.info.total_bytes);
+    const std::uint64_t reserve = reserve_of(core.settings, now.info.total_bytes);
     std::uint64_t budget = minus(total, reserve + now.held_by_others);
-    if (const std::uint64_t most = most_bytes(state, limit); most > 0)
-        budget = std::min(budget, std::max(most, least_budget(state, most)));
-    state.engine.set_budget(budget);
-    settle_host(state);
+    if (const std::uint64_t most = most_bytes(core, limit); most > 0)
+        budget = std::min(budget, std::max(most, least_budget(core, most)));
+    core.engine.set_budget(budget);
+    settle_host(core);
     return status;
 }
 
-void note_levels(State& state) {
-    if (state.share) state.share->note_held(state.device_blocks.held_bytes());
-    state.telemetry.note_levels();
+void note_levels(Core& core) {
+    if (core.share) core.share->note_held(core.device_blocks.held_bytes());
+    core.telemetry.note_levels();
 }
 
-CUresult refresh_grant(State& state, GpuShare& share, SessionLock& lock, bool in_use) {
-    GpuShare::Levels own{.allocated_bytes = state.residency.allocated_bytes(),
-                         .held_bytes = state.device_blocks.held_bytes(),
-                         .pinned_bytes = state.host_blocks.held_bytes(),
+CUresult refresh_grant(Core& core, GpuShare& share, SessionLock& lock, bool in_use) {
+    GpuShare::Levels own{.allocated_bytes = core.residency.allocated_bytes(),
+                         .held_bytes = core.device_blocks.held_bytes(),
+                         .pinned_bytes = core.host_blocks.held_bytes(),
                          .free_bytes = 0,
                          .most_bytes = 0,
-                         .least_bytes = least_of_grant(state),
-                         .granted_bytes = state.granted_bytes,
-                         .moved_bytes = state.telemetry.moved_in_bytes,
-                         .link_bytes_per_s = state.telemetry.speeds.bytes_per_s(trace::Direction::In),
+                         .least_bytes = least_of_grant(core),
+                         .granted_bytes = core.granted_bytes,
+                         .moved_bytes = core.telemetry.moved_in_bytes,
+                         .link_bytes_per_s = core.telemetry.speeds.bytes_per_s(trace::Direction::In),
                          .in_use = in_use};
     device::MemoryInfo info{};
     std::optional<std::uint64_t> granted;  // nothing: another thread looks
     const CUresult status = unlocked(lock, [&] {
-        const CUresult asked = state.port.memory_info(info);
+        const CUresult asked = core.port.memory_info(info);
         if (asked != CUDA_SUCCESS) return asked;
-        const std::uint64_t reserve = reserve_of(state.settings, info.total_bytes);
+        const std::uint64_t reserve = reserve_of(core.settings, info.total_bytes);
         own.free_bytes = minus(info.free_bytes, reserve);
         own.most_bytes = minus(info.total_bytes, reserve);
         granted = share.look(own);
         return asked;
     });
     if (status != CUDA_SUCCESS) return status;
-    if (granted) state.granted_bytes = *granted;
-    state.telemetry.note_grant(state.granted_bytes);
-    return refresh_budget(state, lock);
+    if (granted) core.granted_bytes = *granted;
+    core.telemetry.note_grant(core.granted_bytes);
+    return refresh_budget(core, lock);
 }
 
-std::uint64_t budget_in_turn(const State& state) {
-    const std::uint64_t now = state.engine.budget_bytes();
-    if (!state.share || !state.share->takes_turns()) return now;
+std::uint64_t budget_in_turn(const Core& core) {
+    const std::uint64_t now = core.engine.budget_bytes();
+    if (!core.share || !core.share->takes_turns()) return now;
     const std::uint64_t limit = limit_now.load(std::memory_order_relaxed);
-    const std::uint64_t most = state.share->most_bytes();
+    const std::uint64_t most = core.share->most_bytes();
     return std::max(now, limit == 0 ? most : std::min(limit, most));
 }
 
-std::uint64_t excess_bytes(const State& state) {
-    return most_bytes(state, limit_now.load(std::memory_order_relaxed)) == 0
+std::uint64_t excess_bytes(const Core& core) {
+    return most_bytes(core, limit_now.load(std::memory_order_relaxed)) == 0
                ? 0
-               : minus(state.device_blocks.held_bytes(), state.engine.budget_bytes());
+               : minus(core.device_blocks.held_bytes(), core.engine.budget_bytes());
 }
 
-std::uint64_t host_bytes(const State& state, std::chrono::milliseconds age) {
-    return state.engine.host_bytes(util::host_memory().spare_bytes(age));
+std::uint64_t host_bytes(const Core& core, std::chrono::milliseconds age) {
+    return core.engine.host_bytes(util::host_memory().spare_bytes(age));
 }
 
-bool claim_host(State& state, std::uint64_t bytes) {
-    return !state.host_claims || state.host_claims->claim(state.host_part, bytes);
+bool claim_host(Core& core, std::uint64_t bytes) {
+    return !core.host_claims || core.host_claims->claim(core.host_part, bytes);
 }
 
-void settle_host(State& state) {
-    if (!state.host_claims) return;
-    const std::uint64_t promised = state.engine.promised_host_bytes(state.residency.allocated_bytes());
-    const std::uint64_t pinned = state.host_blocks.held_bytes();
-    const std::uint64_t kept = std::max(promised, state.residency.host_bytes());
-    state.host_claims->settle(state.host_part, {std::max(promised, pinned), pinned, minus(pinned, kept)});
+void settle_host(Core& core) {
+    if (!core.host_claims) return;
+    const std::uint64_t promised = core.engine.promised_host_bytes(core.residency.allocated_bytes());
+    const std::uint64_t pinned = core.host_blocks.held_bytes();
+    const std::uint64_t kept = std::max(promised, core.residency.host_bytes());
+    core.host_claims->settle(core.host_part, {std::max(promised, pinned), pinned, minus(pinned, kept)});
 }
 
-void give_back_host(State& state, std::uint64_t lacking, SessionLock& lock) {
-    const std::uint64_t bytes = std::min(lacking, state.host_part.returnable_bytes);
+void give_back_host(Core& core, std::uint64_t lacking, SessionLock& lock) {
+    const std::uint64_t bytes = std::min(lacking, core.host_part.returnable_bytes);
     if (bytes == 0) return;
-    poll_completions(state, lock);  // a copy that a chunk is filled from cannot go
-    state.engine.spare_copies(bytes);
-    state.host_blocks.trim(bytes, lock);
-    settle_host(state);
+    poll_completions(core, lock);  // a copy that a chunk is filled from cannot go
+    core.engine.spare_copies(bytes);
+    core.host_blocks.trim(bytes, lock);
+    settle_host(core);
 }
 
-bool has_capacity(State& state, std::uint64_t bytes) {
-    const std::uint64_t allocated = state.residency.allocated_bytes() + bytes;
-    const std::uint64_t needed = state.engine.promised_host_bytes(allocated);
-    if (state.host_claims) {
-        if (needed <= state.engine.host_limit_bytes() && claim_host(state, needed)) return true;
-        settle_host(state);
+bool has_capacity(Core& core, std::uint64_t bytes) {
+    const std::uint64_t allocated = core.residency.allocated_bytes() + bytes;
+    const std::uint64_t needed = core.engine.promised_host_bytes(allocated);
+    if (core.host_claims) {
+        if (needed <= core.engine.host_limit_bytes() && claim_host(core, needed)) return true;
+        settle_host(core);
         return false;
     }
     // Refused only for what is so now.
-    return needed == 0 || needed <= host_bytes(state, bounds::kHostLook) || needed <= host_bytes(state, {});
+    return needed == 0 || needed <= host_bytes(core, bounds::kHostLook) || needed <= host_bytes(core, {});
 }
 
 std::uint64_t visible_total(std::uint64_t total_bytes, const Settings& settings) {
@@ -171,14 +171,14 @@ std::uint64_t visible_total(std::uint64_t total_bytes, const Settings& settings)
     return capped(settings, total_bytes) + util::host_limit_bytes(settings.host_limit_bytes);
 }
 
-CUresult visible_memory(State& state, SessionLock& lock, device::MemoryInfo& info) {
+CUresult visible_memory(Core& core, SessionLock& lock, device::MemoryInfo& info) {
     Look now{};
-    const CUresult status = look(state, lock, now);
+    const CUresult status = look(core, lock, now);
     if (status != CUDA_SUCCESS) return status;
-    info.total_bytes = visible_total(now.info.total_bytes, state.settings);
-    const std::uint64_t reserve = reserve_of(state.settings, now.info.total_bytes);
+    info.total_bytes = visible_total(now.info.total_bytes, core.settings);
+    const std::uint64_t reserve = reserve_of(core.settings, now.info.total_bytes);
     info.free_bytes =
-        minus(info.total_bytes, reserve + now.held_by_others + state.residency.allocated_bytes());
+        minus(info.total_bytes, reserve + now.held_by_others + core.residency.allocated_bytes());
     return status;
 }
 

@@ -21,14 +21,14 @@ constexpr int kMostStepsAhead = 64;  // of one submission or wait
 
 bool Migrator::move_ahead(SessionLock& lock) {
     // Before, work that was let through has not been looked at.
-    if (!state_.under_pressure.load()) return false;
-    if (!queue_.empty() || state_.settings.safety == Safety::Strict) return false;
+    if (!core_.under_pressure.load()) return false;
+    if (!queue_.empty() || core_.settings.safety == Safety::Strict) return false;
     if (has_lost_turn()) return false;
     std::array<ChunkId, 8> next{};
-    const bool in = state_.engine.upcoming(next) != 0;
-    if (!in && state_.engine.next_foretold().is == engine::NextEviction::Is::NoVictims) return false;
+    const bool in = core_.engine.upcoming(next) != 0;
+    if (!in && core_.engine.next_foretold().is == engine::NextEviction::Is::NoVictims) return false;
     const MigrationTurn turn(*this, lock);
-    if (!in) poll_completions(state_, lock);
+    if (!in) poll_completions(core_, lock);
     const bool more_in = in && bring_in_ahead(lock);
     return evict_ahead(lock) || more_in;
 }
@@ -36,9 +36,9 @@ bool Migrator::move_ahead(SessionLock& lock) {
 bool Migrator::evict_ahead(SessionLock& lock) {
     if (others_want_memory()) return true;
     // Copies hold nobody up.
-    if (!may_remap_now() && !state_.remaps_wait) return false;
-    if (may_remap_now()) complete_foretold(state_, lock);
-    return start_foretold(state_, lock) == Start::Enough;
+    if (!may_remap_now() && !core_.remaps_wait) return false;
+    if (may_remap_now()) complete_foretold(core_, lock);
+    return start_foretold(core_, lock) == Start::Enough;
 }
 
 bool Migrator::bring_in_ahead(SessionLock& lock) {
@@ -46,15 +46,14 @@ bool Migrator::bring_in_ahead(SessionLock& lock) {
     bool more = true;
     // A policy that takes back what it has just asked for is not to keep the thread.
     for (int steps = 0; more && steps < kMostStepsAhead; ++steps) {
-        poll_completions(state_, lock);
+        poll_completions(core_, lock);
         if (!may_remap_now()) return false;
-        if (state_.engine.opaque_busy() || others_want_memory() ||
-            state_.engine.filling().size() >= kFewFills)
+        if (core_.engine.opaque_busy() || others_want_memory() || core_.engine.filling().size() >= kFewFills)
             return true;
-        const std::size_t count = state_.engine.upcoming(next);
+        const std::size_t count = core_.engine.upcoming(next);
         if (count == 0) return false;
-        more = state_.remaps_wait ? page_in_together({}, lock) == Step::Moved
-                                  : step_ahead(std::span(next).first(count), lock);
+        more = core_.remaps_wait ? page_in_together({}, lock) == Step::Moved
+                                 : step_ahead(std::span(next).first(count), lock);
     }
     return true;
 }
@@ -62,12 +61,12 @@ bool Migrator::bring_in_ahead(SessionLock& lock) {
 // A driver that lets a remap wait for all work is not to hold a thread up that may be who that work waits
 // for: it asked for no move.
 bool Migrator::may_remap_now() const {
-    return state_.remaps_beside_work || !program_works(state_);
+    return core_.remaps_beside_work || !program_works(core_);
 }
 
 // Gets further with the first of `next` that can come in; false if that is not possible now.
 bool Migrator::step_ahead(std::span<const ChunkId> next, SessionLock& lock) {
-    const engine::Residency& residency = state_.residency;
+    const engine::Residency& residency = core_.residency;
     const auto able = std::find_if(next.begin(), next.end(), [&](ChunkId id) LMS_LOCKED {
         const engine::Chunk& chunk = residency.chunk(id);
         return chunk.state == engine::State::OnHost && !residency.allocation(chunk.allocation).dead &&
@@ -76,16 +75,16 @@ bool Migrator::step_ahead(std::span<const ChunkId> next, SessionLock& lock) {
     if (able == next.end()) return false;
     const ChunkRequest need{*able, residency.chunk(*able).serial, false, false};
     const std::uint64_t bytes = residency.chunk(*able).bytes;
-    const std::uint64_t limit = state_.engine.eviction_start();
-    if (const auto block = device_block(state_, bytes, limit, lock)) {
+    const std::uint64_t limit = core_.engine.eviction_start();
+    if (const auto block = device_block(core_, bytes, limit, lock)) {
         const PageIn fill{need, *block};
         if (page_in_now(std::span(&fill, 1), lock) != Step::Moved) return false;
         trace::add(trace::counters().fills_ahead);
         return true;
     }
-    if (state_.engine.opaque_busy()) return false;
-    start_evictions(state_, {bytes, engine::Purpose::Ahead, *able}, 0, lock);
-    return complete_evictions(state_, bytes, lock) == Finish::Moved;
+    if (core_.engine.opaque_busy()) return false;
+    start_evictions(core_, {bytes, engine::Purpose::Ahead, *able}, 0, lock);
+    return complete_evictions(core_, bytes, lock) == Finish::Moved;
 }
 
 }  // namespace lms::executor

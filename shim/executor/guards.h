@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "shim/executor/state.h"
+#include "shim/executor/core.h"
 
 namespace lms::executor {
 

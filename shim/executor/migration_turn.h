@@ -41,17 +41,17 @@ class Migrator::MigrationTurn {
     // Whether it has found nothing idle for long, and others wait: their moves may need nothing that is in
     // use. Without host memory in place the first comes first, or one that needs much would never get it.
     bool holds_others_up() const {
-        return starves_ && migrator_.queue_.size() > 1 && migrator_.state_.port.maps_host_memory();
+        return starves_ && migrator_.queue_.size() > 1 && migrator_.core_.port.maps_host_memory();
     }
 
   private:
     void await(SessionLock& lock) LMS_LOCKED {
         migrator_.queue_.push_back(this);
-        migrator_.state_.changed.wait(lock, [&] { return migrator_.queue_.front() == this; });
+        migrator_.core_.changed.wait(lock, [&] { return migrator_.queue_.front() == this; });
     }
     void leave() {
         migrator_.queue_.pop_front();
-        migrator_.state_.changed.notify_all();
+        migrator_.core_.changed.notify_all();
     }
     void starves(bool now) {
         if (std::exchange(starves_, now) != now) migrator_.starving_ += now ? 1 : -1;

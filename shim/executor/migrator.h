@@ -11,10 +11,10 @@
 #include <string_view>
 #include <vector>
 
+#include "shim/executor/core.h"
 #include "shim/executor/page_in.h"
 #include "shim/executor/session_lock.h"
 #include "shim/executor/stalled_work.h"
-#include "shim/executor/state.h"
 #include "shim/trace/events.h"
 #include "shim/util/clock.h"
 
@@ -24,7 +24,7 @@ namespace lms::executor {
 // get no further within a bound lets the next one try. Launches whose chunks are all resident never queue.
 class Migrator {
   public:
-    explicit Migrator(State& state) : state_(state) {}
+    explicit Migrator(Core& core) : core_(core) {}
 
     // Pins `needs` in `hold`, each on the device (Filling counts) or, after a bound and where kernels reach
     // host memory, in place. Needs `lock`, the session's, and drops it while it moves or waits.
@@ -117,12 +117,12 @@ class Migrator {
     Step await_holders(SessionLock& lock) LMS_LOCKED;
     bool someone_holds() const LMS_LOCKED;
     // Memory that they need now is not taken for what is foretold.
-    bool others_want_memory() const LMS_LOCKED { return queue_.size() > 1 || state_.holders > 0; }
+    bool others_want_memory() const LMS_LOCKED { return queue_.size() > 1 || core_.holders > 0; }
     std::chrono::milliseconds glance() const;
     void wait_for_uses(const std::vector<engine::Use>& uses, SessionLock& lock) LMS_LOCKED;
     void wait_for_change(SessionLock& lock) LMS_LOCKED;
 
-    State& state_;
+    Core& core_;
     trace::StallCause waits_for_ = trace::StallCause::Mapping;  // as of the last step
     std::deque<const void*> queue_;                             // who moves, then who waits to
     std::uint64_t excess_stays_until_ = 0;                      // Engine::works(): nothing of it was idle
@@ -130,13 +130,13 @@ class Migrator {
     Clock::time_point frees_until_{};                           // of the launch whose turn it is
     engine::Use free_in_vain_{};                                // was waited for that long
     int starving_ = 0;                                          // of them, those that find nothing idle
-    StalledWork stalled_{state_};
-    StalledWork stalled_for_long_{state_};  // await_unused()
+    StalledWork stalled_{core_};
+    StalledWork stalled_for_long_{core_};  // await_unused()
 };
 
 // Unpins what `hold` holds. Needs the session's lock.
-void let_go(State& state, const ChunkPins& hold) LMS_LOCKED;
+void let_go(Core& core, const ChunkPins& hold) LMS_LOCKED;
 // The same, and `hold` holds nothing any more.
-void drop(State& state, ChunkPins& hold) LMS_LOCKED;
+void drop(Core& core, ChunkPins& hold) LMS_LOCKED;
 
 }  // namespace lms::executor

@@ -13,31 +13,31 @@ using engine::Residency;
 // Nothing of the program's holds a copy up, but a launch may claim its chunk back: then it came to nothing.
 Migrator::Step Migrator::await_copy_out(SessionLock& lock) {
     waits_for_ = trace::StallCause::CopyOut;
-    const engine::PendingEviction first = state_.engine.pending_evictions().front();
-    const auto it = state_.copy_fences.find(first.eviction);
-    const FencePtr fence = it == state_.copy_fences.end() ? nullptr : it->second;
+    const engine::PendingEviction first = core_.engine.pending_evictions().front();
+    const auto it = core_.copy_fences.find(first.eviction);
+    const FencePtr fence = it == core_.copy_fences.end() ? nullptr : it->second;
     const bool complete = unlocked(lock, [&] { return !fence || wait_for(*fence, bounds::kGlance); });
-    poll_completions(state_, lock);
-    return complete && state_.engine.leaves(first) ? Step::Moved : Step::Waited;
+    poll_completions(core_, lock);
+    return complete && core_.engine.leaves(first) ? Step::Moved : Step::Waited;
 }
 
 // Copies in wait for nobody.
 Migrator::Step Migrator::await_fill(SessionLock& lock) {
-    const engine::Use oldest = state_.backing[state_.engine.filling().front()].fill;
+    const engine::Use oldest = core_.backing[core_.engine.filling().front()].fill;
     wait_for_uses({oldest}, lock);
-    poll_completions(state_, lock);
-    return state_.residency.timelines.finished(oldest) ? Step::Moved : Step::Waited;
+    poll_completions(core_, lock);
+    return core_.residency.timelines.finished(oldest) ? Step::Moved : Step::Waited;
 }
 
 // Where all that was ever live at once fits, the program lacks memory only because it runs ahead of the GPU:
 // what streams have yet to free makes room without a move. Whether it waited for that.
 bool Migrator::await_frees(SessionLock& lock) {
-    const engine::PendingFrees& frees = state_.engine.pending_frees;
-    if (frees.empty() || state_.engine.most_live_bytes() > state_.engine.budget_bytes()) return false;
+    const engine::PendingFrees& frees = core_.engine.pending_frees;
+    if (frees.empty() || core_.engine.most_live_bytes() > core_.engine.budget_bytes()) return false;
     // Frees wait there until the program's work is over.
-    if (state_.remaps_wait) return false;
+    if (core_.remaps_wait) return false;
     const engine::Use oldest = frees.oldest().free;
-    if (oldest == free_in_vain_ || state_.residency.timelines.finished(oldest) || stalled_.includes({oldest}))
+    if (oldest == free_in_vain_ || core_.residency.timelines.finished(oldest) || stalled_.includes({oldest}))
         return false;
     if (Clock::now() > frees_until_) {
         free_in_vain_ = oldest;
@@ -50,34 +50,34 @@ bool Migrator::await_frees(SessionLock& lock) {
 
 Migrator::Step Migrator::await_opaque(SessionLock& lock) {
     waits_for_ = trace::StallCause::Opaque;
-    if (state_.port.maps_host_memory() && stalled_.includes_opaque()) return Step::Stalled;
-    if (!state_.engine.submissions().any_opaque() && !state_.earlier.any()) {
-        wait_for_uses(state_.engine.opaque_uses(), lock);
+    if (core_.port.maps_host_memory() && stalled_.includes_opaque()) return Step::Stalled;
+    if (!core_.engine.submissions().any_opaque() && !core_.earlier.any()) {
+        wait_for_uses(core_.engine.opaque_uses(), lock);
         return Step::Waited;
     }
     // Threads that submit say so; of earlier work nobody does.
-    state_.changed.wait_for(lock, state_.earlier.any() ? bounds::kUntold : glance());
+    core_.changed.wait_for(lock, core_.earlier.any() ? bounds::kUntold : glance());
     return Step::Waited;
 }
 
 Migrator::Step Migrator::await_idle(std::uint64_t bytes, SessionLock& lock) {
     waits_for_ = trace::StallCause::InUse;
-    const Residency& residency = state_.residency;
+    const Residency& residency = core_.residency;
     const auto may_be_waited_for = [&](const engine::Chunk& chunk)
                                        LMS_LOCKED { return !stalled_.includes(chunk.uses); };
-    ChunkId busy = state_.engine.busy_victim(bytes, may_be_waited_for);
+    ChunkId busy = core_.engine.busy_victim(bytes, may_be_waited_for);
     if (busy == engine::kNoChunk)
-        busy = state_.engine.busy_victim(bytes, [](const engine::Chunk&) { return true; });
-    trace::add(trace::counters().victims_overruled, state_.engine.take_overruled());
+        busy = core_.engine.busy_victim(bytes, [](const engine::Chunk&) { return true; });
+    trace::add(trace::counters().victims_overruled, core_.engine.take_overruled());
     std::vector<engine::Use> free;
-    if (!state_.engine.pending_frees.empty()) free = {state_.engine.pending_frees.oldest().free};
+    if (!core_.engine.pending_frees.empty()) free = {core_.engine.pending_frees.oldest().free};
     // What was submitted first, unless it stands still.
     if (busy != engine::kNoChunk && !free.empty() && !stalled_.includes(free) &&
-        state_.fences.entered_before(free.front(), residency.chunk(busy).uses))
+        core_.fences.entered_before(free.front(), residency.chunk(busy).uses))
         return await(free, lock);
     if (busy != engine::kNoChunk) return await(residency.chunk(busy).uses, lock);
-    if (!state_.engine.filling().empty()) {
-        wait_for_uses({state_.backing[state_.engine.filling().front()].fill}, lock);
+    if (!core_.engine.filling().empty()) {
+        wait_for_uses({core_.backing[core_.engine.filling().front()].fill}, lock);
         return Step::Waited;
     }
     if (!free.empty()) return await(free, lock);
@@ -85,18 +85,18 @@ Migrator::Step Migrator::await_idle(std::uint64_t bytes, SessionLock& lock) {
 }
 
 bool Migrator::someone_holds() const {
-    return state_.holders > 0 || state_.engine.submissions().any();
+    return core_.holders > 0 || core_.engine.submissions().any();
 }
 
 // The next two wait for a while, unless it is of no use and there is something else to do.
 Migrator::Step Migrator::await(const std::vector<engine::Use>& uses, SessionLock& lock) {
-    if (state_.port.maps_host_memory() && stalled_.includes(uses)) return Step::Stalled;
+    if (core_.port.maps_host_memory() && stalled_.includes(uses)) return Step::Stalled;
     wait_for_uses(uses, lock);
     return Step::Waited;
 }
 
 Migrator::Step Migrator::await_holders(SessionLock& lock) {
-    if (state_.port.maps_host_memory() && stalled_.includes_holders()) return Step::Stalled;
+    if (core_.port.maps_host_memory() && stalled_.includes_holders()) return Step::Stalled;
     wait_for_change(lock);
     return Step::Waited;
 }
@@ -108,7 +108,7 @@ std::chrono::milliseconds Migrator::glance() const {
 void Migrator::wait_for_uses(const std::vector<engine::Use>& uses, SessionLock& lock) {
     FencePtr fence;
     for (const engine::Use& use : uses) {
-        fence = state_.fences.fence_of(use);
+        fence = core_.fences.fence_of(use);
         if (fence) break;
     }
     const auto most = glance();  // of the queue, which the lock guards
@@ -116,7 +116,7 @@ void Migrator::wait_for_uses(const std::vector<engine::Use>& uses, SessionLock& 
 }
 
 void Migrator::wait_for_change(SessionLock& lock) {
-    state_.changed.wait_for(lock, glance());
+    core_.changed.wait_for(lock, glance());
 }
 
 }  // namespace lms::executor

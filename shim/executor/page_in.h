@@ -3,8 +3,8 @@
 
 #include <span>
 
+#include "shim/executor/core.h"
 #include "shim/executor/session_lock.h"
-#include "shim/executor/state.h"
 
 namespace lms::executor {
 
@@ -16,6 +16,6 @@ enum class Outcome {
 
 // Maps the blocks and enqueues the copies; does not wait for them. Needs `lock`, the session's, and drops it
 // around driver calls. Only for the migrator whose turn it is.
-Outcome page_in(State& state, std::span<const engine::PageIn> fills, SessionLock& lock) LMS_LOCKED;
+Outcome page_in(Core& core, std::span<const engine::PageIn> fills, SessionLock& lock) LMS_LOCKED;
 
 }  // namespace lms::executor

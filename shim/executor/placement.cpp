@@ -13,21 +13,21 @@
 
 namespace lms::executor {
 
-std::vector<MappedAt> addresses_of(const State& state, engine::ChunkId id) {
-    state.mutex.check_held();
-    const engine::Chunk& chunk = state.residency.chunk(id);
-    const auto program = state.program_buffers.find(chunk.allocation);
-    if (program == state.program_buffers.end()) return {{chunk.address, std::nullopt}};
-    const std::uint64_t offset = chunk.address - state.residency.allocation(chunk.allocation).address;
+std::vector<MappedAt> addresses_of(const Core& core, engine::ChunkId id) {
+    core.mutex.check_held();
+    const engine::Chunk& chunk = core.residency.chunk(id);
+    const auto program = core.program_buffers.find(chunk.allocation);
+    if (program == core.program_buffers.end()) return {{chunk.address, std::nullopt}};
+    const std::uint64_t offset = chunk.address - core.residency.allocation(chunk.allocation).address;
     std::vector<MappedAt> addresses;
     for (const ProgramBuffer::Mapped& view : program->second.views)
         addresses.push_back({view.address + offset, view.access});
     return addresses;
 }
 
-std::vector<Remap> remaps_of(const State& state, engine::ChunkId id, const Block& from, const Block& to) {
+std::vector<Remap> remaps_of(const Core& core, engine::ChunkId id, const Block& from, const Block& to) {
     std::vector<Remap> remaps;
-    for (MappedAt& at : addresses_of(state, id)) remaps.push_back({std::move(at), from, to});
+    for (MappedAt& at : addresses_of(core, id)) remaps.push_back({std::move(at), from, to});
     return remaps;
 }
 
@@ -137,13 +137,13 @@ void undo(device::Port& port, std::span<const Remap> remaps) {
     }
 }
 
-bool program_works(const State& state) {
-    std::vector<engine::Use> uses = state.fences.latest_of_program();
-    return engine::any_unfinished(uses, state.residency.timelines);
+bool program_works(const Core& core) {
+    std::vector<engine::Use> uses = core.fences.latest_of_program();
+    return engine::any_unfinished(uses, core.residency.timelines);
 }
 
-bool must_drain(const State& state) {
-    return state.remaps_wait && program_works(state);
+bool must_drain(const Core& core) {
+    return core.remaps_wait && program_works(core);
 }
 
 namespace {
@@ -177,83 +177,83 @@ std::set<std::size_t> discard(device::Port& port, std::span<Piece> pieces) LMS_U
 
 }  // namespace
 
-void release(State& state, engine::AllocationId id, SessionLock& lock) {
-    const engine::Residency& residency = state.residency;
+void release(Core& core, engine::AllocationId id, SessionLock& lock) {
+    const engine::Residency& residency = core.residency;
     const engine::Allocation buffer = residency.allocation(id);
     // From here on its memory is nobody's victim, and will be free: who needs room has something to wait for.
-    const Holder holder(state);
-    while (state.engine.must_wait_to_remove(id)) {
-        state.changed.wait_for(lock, bounds::kQuickGlance);
-        poll_completions(state, lock);
+    const Holder holder(core);
+    while (core.engine.must_wait_to_remove(id)) {
+        core.changed.wait_for(lock, bounds::kQuickGlance);
+        poll_completions(core, lock);
     }
-    for (const engine::ChunkId chunk : buffer.chunks) state.engine.drop_copy(chunk);
-    state.program_pins.end_of(id);
+    for (const engine::ChunkId chunk : buffer.chunks) core.engine.drop_copy(chunk);
+    core.program_pins.end_of(id);
     std::vector<Block> blocks;
     std::vector<Piece> pieces;
     for (const engine::ChunkId chunk : buffer.chunks) {
         const engine::State where = residency.chunk(chunk).state;
         if (where == engine::State::Empty) continue;
-        const Backing& backing = state.backing[chunk];
+        const Backing& backing = core.backing[chunk];
         blocks.push_back(where == engine::State::OnHost ? backing.host : backing.device);
         if (!is_mapped(blocks.back())) continue;
-        for (const MappedAt& at : addresses_of(state, chunk))
+        for (const MappedAt& at : addresses_of(core, chunk))
             pieces.push_back({at.address, blocks.back().bytes, blocks.size() - 1});
     }
     std::vector<engine::RecordedMappings::Serial> serials;
     for (const engine::ChunkId chunk : buffer.chunks) serials.push_back(residency.chunk(chunk).serial);
-    state.telemetry.note_free(id);
-    state.engine.remove(id);
+    core.telemetry.note_free(id);
+    core.engine.remove(id);
     ++program::memory_changes;
-    state.program_buffers.erase(id);
+    core.program_buffers.erase(id);
 
-    const std::set<std::size_t> stay = unlocked(lock, [&] { return discard(state.port, pieces); });
+    const std::set<std::size_t> stay = unlocked(lock, [&] { return discard(core.port, pieces); });
     std::vector<Block> lost;
     for (std::size_t i = 0; i < blocks.size(); ++i) {
         if (!stay.contains(i)) {
-            state.engine.put_freed(blocks[i]);
-        } else if (!state.engine.is_read(blocks[i])) {
+            core.engine.put_freed(blocks[i]);
+        } else if (!core.engine.is_read(blocks[i])) {
             lost.push_back(blocks[i]);
         }
     }
     // Where something is mapped still, nothing else can be: its address and its memory are never used again.
     if (stay.empty()) {
-        if (state.recorded.gone(serials, {buffer.address, buffer.bytes}))
-            state.arena.give_back(buffer.address, buffer.bytes);
+        if (core.recorded.gone(serials, {buffer.address, buffer.bytes}))
+            core.arena.give_back(buffer.address, buffer.bytes);
     } else {
         log::error("the driver refuses to unmap {} ranges: their memory stays in use", stay.size());
-        for (const Block& block : lost) state.source_of(block.place).lose({&block, 1}, lock);
+        for (const Block& block : lost) core.source_of(block.place).lose({&block, 1}, lock);
     }
-    settle_host(state);
-    state.changed.notify_all();
+    settle_host(core);
+    core.changed.notify_all();
 }
 
 namespace {
 
-void forget_ended_copies(State& state) LMS_LOCKED {
-    const auto& pending = state.engine.pending_evictions();
-    std::erase_if(state.copy_fences, [&](const auto& each) {
+void forget_ended_copies(Core& core) LMS_LOCKED {
+    const auto& pending = core.engine.pending_evictions();
+    std::erase_if(core.copy_fences, [&](const auto& each) {
         return std::ranges::find(pending, each.first, &engine::PendingEviction::eviction) == pending.end();
     });
 }
 
 }  // namespace
 
-void poll_completions(State& state, SessionLock& lock) {
-    state.fences.poll(lock);
-    for (const std::uint64_t launched_ns : state.fences.take_over())
-        state.telemetry.note_work_over(launched_ns);
-    for (const engine::CameIn& each : state.engine.complete_moves())
-        note_move(state, trace::Direction::In, each.chunk, trace::MoveReason::Needed, each.since_ns,
+void poll_completions(Core& core, SessionLock& lock) {
+    core.fences.poll(lock);
+    for (const std::uint64_t launched_ns : core.fences.take_over())
+        core.telemetry.note_work_over(launched_ns);
+    for (const engine::CameIn& each : core.engine.complete_moves())
+        note_move(core, trace::Direction::In, each.chunk, trace::MoveReason::Needed, each.since_ns,
                   trace::now_ns());
-    if (state.copy_fences.size() > state.engine.pending_evictions().size()) forget_ended_copies(state);
-    state.host_blocks.free_unpinned();
-    state.telemetry.note_work_times();
+    if (core.copy_fences.size() > core.engine.pending_evictions().size()) forget_ended_copies(core);
+    core.host_blocks.free_unpinned();
+    core.telemetry.note_work_times();
 }
 
-void free_completed(State& state, SessionLock& lock) {
-    const auto unheld = [&](engine::AllocationId id) LMS_LOCKED { return !state.engine.is_held(id); };
-    while (const auto id = state.engine.pending_frees.take_finished(state.residency.timelines, unheld))
-        release(state, *id, lock);
+void free_completed(Core& core, SessionLock& lock) {
+    const auto unheld = [&](engine::AllocationId id) LMS_LOCKED { return !core.engine.is_held(id); };
+    while (const auto id = core.engine.pending_frees.take_finished(core.residency.timelines, unheld))
+        release(core, *id, lock);
 }
 
 }  // namespace lms::executor

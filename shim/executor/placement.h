@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "shim/executor/core.h"
 #include "shim/executor/session_lock.h"
-#include "shim/executor/state.h"
 
 namespace lms::executor {
 
@@ -17,7 +17,7 @@ struct MappedAt {
     std::optional<program::Access> access;
 };
 // All that a chunk has: its own, or wherever the program maps it.
-std::vector<MappedAt> addresses_of(const State& state, engine::ChunkId id) LMS_LOCKED;
+std::vector<MappedAt> addresses_of(const Core& core, engine::ChunkId id) LMS_LOCKED;
 
 // What an address leads to, and what it is to lead to; Block{}: nothing. To pinned memory none can lead.
 struct Remap {
@@ -26,7 +26,7 @@ struct Remap {
     Block to;
 };
 // For all addresses of a chunk.
-std::vector<Remap> remaps_of(const State& state, engine::ChunkId id, const Block& from,
+std::vector<Remap> remaps_of(const Core& core, engine::ChunkId id, const Block& from,
                              const Block& to) LMS_LOCKED;
 
 // For messages: the first of them; 0: none.
@@ -41,18 +41,18 @@ CUresult remap(device::Port& port, std::span<const Remap> remaps) LMS_UNLOCKED;
 void undo(device::Port& port, std::span<const Remap> remaps) LMS_UNLOCKED;
 
 // Whether the program has unfinished work, as far as any thread has looked.
-bool program_works(const State& state) LMS_LOCKED;
-// Whether a remap now would wait for it (State::remaps_wait).
-bool must_drain(const State& state) LMS_LOCKED;
+bool program_works(const Core& core) LMS_LOCKED;
+// Whether a remap now would wait for it (Core::remaps_wait).
+bool must_drain(const Core& core) LMS_LOCKED;
 
 // Takes a buffer away whose work is finished: its memory goes back to the pools uncopied, its address to the
 // arena. Waits for moves of its chunks to end. Drops `lock`, the session's, around driver calls.
-void release(State& state, engine::AllocationId id, SessionLock& lock) LMS_LOCKED;
+void release(Core& core, engine::AllocationId id, SessionLock& lock) LMS_LOCKED;
 
 // Takes note of fences and fills that have passed. Drops `lock` while it asks the driver.
-void poll_completions(State& state, SessionLock& lock) LMS_LOCKED;
+void poll_completions(Core& core, SessionLock& lock) LMS_LOCKED;
 
 // Releases the buffers freed in stream order whose streams have reached the free.
-void free_completed(State& state, SessionLock& lock) LMS_LOCKED;
+void free_completed(Core& core, SessionLock& lock) LMS_LOCKED;
 
 }  // namespace lms::executor

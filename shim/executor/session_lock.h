@@ -1,4 +1,4 @@
-// The lock of a session (State::mutex), as its parts hand it on: what takes a SessionLock& may drop it
+// The lock of a session (Core::mutex), as its parts hand it on: what takes a SessionLock& may drop it
 // meanwhile, and its caller looks again; what is LMS_LOCKED and takes none keeps it.
 #pragma once
 

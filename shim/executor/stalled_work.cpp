@@ -7,7 +7,7 @@ namespace lms::executor {
 
 bool StalledWork::includes(const std::vector<engine::Use>& uses) const {
     const auto unfinished = [&](const engine::Use& use)
-                                LMS_LOCKED { return !state_.residency.timelines.finished(use); };
+                                LMS_LOCKED { return !core_.residency.timelines.finished(use); };
     return std::ranges::any_of(uses, [&](const engine::Use& use) LMS_LOCKED {
         return unfinished(use) && std::ranges::any_of(uses_, [&](const engine::Use& standing) LMS_LOCKED {
                    return standing.timeline == use.timeline && unfinished(standing);
@@ -20,7 +20,7 @@ bool StalledWork::stands_still(const engine::Submissions::One& one) const {
 }
 
 bool StalledWork::some_earlier_stands_still() const {
-    const EarlierWork& now = state_.earlier;
+    const EarlierWork& now = core_.earlier;
     if (now.begun != earlier_.begun) return false;
     return (now.entering && earlier_.entering) ||
            std::ranges::any_of(now.streams, [&](const EarlierWork::In& in) {
@@ -30,34 +30,34 @@ bool StalledWork::some_earlier_stands_still() const {
 }
 
 bool StalledWork::includes_opaque() const {
-    return includes(state_.engine.opaque_uses()) || some_earlier_stands_still() ||
+    return includes(core_.engine.opaque_uses()) || some_earlier_stands_still() ||
            std::ranges::any_of(
-               state_.engine.submissions().under_way(),
+               core_.engine.submissions().under_way(),
                [&](const engine::Submissions::One& one) { return one.opaque && stands_still(one); });
 }
 
 bool StalledWork::includes_holders() const {
-    return state_.holders == 0 && state_.engine.submissions().any() &&
-           std::ranges::all_of(state_.engine.submissions().under_way(),
+    return core_.holders == 0 && core_.engine.submissions().any() &&
+           std::ranges::all_of(core_.engine.submissions().under_way(),
                                [&](const engine::Submissions::One& one) { return stands_still(one); });
 }
 
 StalledWork::Seen StalledWork::look() const {
-    state_.mutex.check_held();
-    Seen seen{state_.fences.oldest(), state_.earlier, {}};
-    for (const engine::Submissions::One& one : state_.engine.submissions().under_way())
+    core_.mutex.check_held();
+    Seen seen{core_.fences.oldest(), core_.earlier, {}};
+    for (const engine::Submissions::One& one : core_.engine.submissions().under_way())
         seen.submissions.push_back(one.number);
     return seen;
 }
 
 void StalledWork::note(Seen seen) {
-    if (engine::any_unfinished(seen.oldest, state_.residency.timelines)) uses_ = std::move(seen.oldest);
-    if (state_.earlier.any()) earlier_ = std::move(seen.earlier);
+    if (engine::any_unfinished(seen.oldest, core_.residency.timelines)) uses_ = std::move(seen.oldest);
+    if (core_.earlier.any()) earlier_ = std::move(seen.earlier);
     submissions_ = std::move(seen.submissions);
     std::erase_if(submissions_, [&](std::uint64_t number) LMS_LOCKED {
-        return std::ranges::find(state_.engine.submissions().under_way(), number,
+        return std::ranges::find(core_.engine.submissions().under_way(), number,
                                  &engine::Submissions::One::number) ==
-               state_.engine.submissions().under_way().end();
+               core_.engine.submissions().under_way().end();
     });
 }
 

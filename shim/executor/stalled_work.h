@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "shim/engine/engine.h"
-#include "shim/executor/state.h"
+#include "shim/executor/core.h"
 #include "shim/util/bounds.h"
 #include "shim/util/clock.h"
 
@@ -17,7 +17,7 @@ namespace lms::executor {
 // threads in the driver. All calls need the session's lock.
 class StalledWork {
   public:
-    explicit StalledWork(State& state) : state_(state) {}
+    explicit StalledWork(Core& core) : core_(core) {}
 
     // Of these uses some stands still. Streams are in order: what comes after stalled work stands still too.
     bool includes(const std::vector<engine::Use>& uses) const LMS_LOCKED;
@@ -39,7 +39,7 @@ class StalledWork {
     bool stands_still(const engine::Submissions::One& one) const;
     bool some_earlier_stands_still() const LMS_LOCKED;
 
-    State& state_;
+    Core& core_;
     std::vector<engine::Use> uses_;
     EarlierWork earlier_;
     std::vector<std::uint64_t> submissions_;

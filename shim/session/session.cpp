@@ -35,12 +35,12 @@ Session::Session(Gpu gpu, std::unique_ptr<device::Port> port, std::unique_ptr<en
 
 Session::~Session() {
     idle_helper_.reset();
-    if (state_) {
-        const executor::SessionLock lock(state_->mutex);
-        if (state_->host_claims) state_->host_claims->settle(state_->host_part, {});
+    if (core_) {
+        const executor::SessionLock lock(core_->mutex);
+        if (core_->host_claims) core_->host_claims->settle(core_->host_part, {});
     }
-    if (state_ && state_->telemetry.traced) program::fast_path_gate.reopen();
-    if (state_ && state_->under_pressure.load()) program::fast_path_gate.reopen();
+    if (core_ && core_->telemetry.traced) program::fast_path_gate.reopen();
+    if (core_ && core_->under_pressure.load()) program::fast_path_gate.reopen();
 }
 
 std::unique_ptr<Session> Session::open(Gpu gpu, std::unique_ptr<device::Port> port,
@@ -63,13 +63,13 @@ std::unique_ptr<Session> Session::open(Gpu gpu, std::unique_ptr<device::Port> po
     telemetry::announce_host_limit(settings, host);
 
     std::unique_ptr<Session> session(new Session(gpu, std::move(port), std::move(ranking)));
-    session->state_ =
-        std::make_unique<executor::State>(gpu.device, *session->port_, settings, span, *session->ranking_);
-    session->migrator_ = std::make_unique<executor::Migrator>(*session->state_);
+    session->core_ =
+        std::make_unique<executor::Core>(gpu.device, *session->port_, settings, span, *session->ranking_);
+    session->migrator_ = std::make_unique<executor::Migrator>(*session->core_);
     executor::tell_verdict_at_exit(settings);
     session->follow_trace();
-    executor::SessionLock lock(session->state_->mutex);
-    error = executor::refresh_budget(*session->state_, lock);
+    executor::SessionLock lock(session->core_->mutex);
+    error = executor::refresh_budget(*session->core_, lock);
     if (error != CUDA_SUCCESS) {
         unlocked(lock, [&] {
             session->port_->unreserve(span.begin, span.app_bytes + span.alias_bytes);
@@ -77,40 +77,40 @@ std::unique_ptr<Session> Session::open(Gpu gpu, std::unique_ptr<device::Port> po
         });
         return nullptr;
     }
-    session->state_->telemetry.announce_no_budget(info.total_bytes);
-    executor::set_trial_block_apart(*session->state_, lock);
+    session->core_->telemetry.announce_no_budget(info.total_bytes);
+    executor::set_trial_block_apart(*session->core_, lock);
     log::info(
         "GPU {}: {} of memory, {} free; buffers may take {} of that and {} of host memory, where evicted "
         "memory {}",
         gpu.device, util::format_bytes(info.total_bytes), util::format_bytes(info.free_bytes),
-        util::format_bytes(session->state_->engine.budget_bytes()), util::format_bytes(host),
+        util::format_bytes(session->core_->engine.budget_bytes()), util::format_bytes(host),
         session->port_->maps_host_memory() ? "stays addressable" : "is unmapped");
     return session;
 }
 
 std::uint64_t Session::reclaim(std::uint64_t bytes) {
-    executor::SessionLock lock(state_->mutex);
-    const std::uint64_t held = state_->device_blocks.held_bytes();
-    executor::begin_pressure(*state_, lock);
+    executor::SessionLock lock(core_->mutex);
+    const std::uint64_t held = core_->device_blocks.held_bytes();
+    executor::begin_pressure(*core_, lock);
     // What a trial of moves was made on is the driver's again.
-    const std::uint64_t left = std::min(held, state_->device_blocks.held_bytes());
+    const std::uint64_t left = std::min(held, core_->device_blocks.held_bytes());
     return held - left + migrator_->reclaim(bytes, lock);
 }
 
 void Session::look_at_budget() {
-    executor::SessionLock lock(state_->mutex);
-    executor::refresh_budget(*state_, lock);
+    executor::SessionLock lock(core_->mutex);
+    executor::refresh_budget(*core_, lock);
 }
 
 std::uint64_t Session::largest_chunk() const {
-    const executor::SessionLock lock(state_->mutex);
-    return engine::largest_chunk(executor::budget_in_turn(*state_), state_->granularity);
+    const executor::SessionLock lock(core_->mutex);
+    return engine::largest_chunk(executor::budget_in_turn(*core_), core_->granularity);
 }
 
 std::uint64_t Session::piece_bytes() const {
     const std::uint64_t chunk = largest_chunk();
-    const executor::SessionLock lock(state_->mutex);
-    return std::max(executor::budget_in_turn(*state_) / 4 / chunk, std::uint64_t{1}) * chunk;
+    const executor::SessionLock lock(core_->mutex);
+    return std::max(executor::budget_in_turn(*core_) / 4 / chunk, std::uint64_t{1}) * chunk;
 }
 
 }  // namespace lms::session

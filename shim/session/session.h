@@ -12,9 +12,9 @@
 
 #include "shim/device/port.h"
 #include "shim/engine/ranking.h"
+#include "shim/executor/core.h"
 #include "shim/executor/gpu_share.h"
 #include "shim/executor/migrator.h"
-#include "shim/executor/state.h"
 #include "shim/session/idle_helper.h"
 #include "shim/session/working_set.h"
 #include "shim/util/settings.h"
@@ -133,7 +133,7 @@ class Session {
                                          std::unique_ptr<engine::Ranking> ranking, const Settings& settings,
                                          CUresult& error);
 
-    CUdevice device() const { return state_->device; }
+    CUdevice device() const { return core_->device; }
     CUcontext context() const { return context_; }  // through which it works; null: it rests
 
     // A buffer of `bytes`, contents undefined, at an address that is its own for life.
@@ -180,13 +180,13 @@ class Session {
     bool await_unused(engine::Address home);
 
     // Whether an address is from this session's span, in a buffer or not. No lock: the span never changes.
-    bool spans(engine::Address address) const { return state_->span.has_buffer(address); }
-    engine::Address span_begin() const { return state_->span.begin; }
-    engine::Address span_end() const { return state_->span.app_end(); }
+    bool spans(engine::Address address) const { return core_->span.has_buffer(address); }
+    engine::Address span_begin() const { return core_->span.begin; }
+    engine::Address span_end() const { return core_->span.app_end(); }
     // Whether it is of the addresses that the session has taken: its span, and the aliases of its blocks.
-    bool reserved(engine::Address address) const { return state_->span.has(address); }
+    bool reserved(engine::Address address) const { return core_->span.has(address); }
     // Every mapping of a buffer is a multiple of it.
-    std::uint64_t granularity() const { return state_->granularity; }
+    std::uint64_t granularity() const { return core_->granularity; }
     // The buffer that holds `address`; for memory that the program maps, all it mapped there without a gap.
     std::optional<Buffer> buffer_at(engine::Address address);
     // False where [address, address + bytes) does not lie within one buffer as the program knows it (or
@@ -373,7 +373,7 @@ class Session {
     std::atomic<CUcontext> context_;   // worked through; null: it rests
     std::unique_ptr<device::Port> port_;
     std::unique_ptr<engine::Ranking> ranking_;
-    std::unique_ptr<executor::State> state_;
+    std::unique_ptr<executor::Core> core_;
     std::unique_ptr<executor::Migrator> migrator_;
     NamingScratch scratch_ LMS_GUARDED;
     std::unique_ptr<executor::GpuShare> share_;  // null: the GPU is as if it were this process's alone

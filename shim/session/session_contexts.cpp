@@ -18,23 +18,23 @@ namespace {
 
 // Moves what buffers have in host memory that was pinned in another context, or that is not pinned, into
 // memory pinned in the one that is worked through now. Nothing else moves meanwhile.
-void pin_again(executor::State& state, executor::SessionLock& lock) LMS_LOCKED {
-    state.engine.drop_copies();
-    const engine::BlockPool& pool = state.engine.pool(engine::Place::Host);
-    for (const engine::AllocationId id : state.residency.allocations()) {
-        const std::vector<engine::ChunkId> chunks = state.residency.allocation(id).chunks;
+void pin_again(executor::Core& core, executor::SessionLock& lock) LMS_LOCKED {
+    core.engine.drop_copies();
+    const engine::BlockPool& pool = core.engine.pool(engine::Place::Host);
+    for (const engine::AllocationId id : core.residency.allocations()) {
+        const std::vector<engine::ChunkId> chunks = core.residency.allocation(id).chunks;
         for (const engine::ChunkId chunk : chunks) {
-            const ChunkRequest need{chunk, state.residency.chunk(chunk).serial};
+            const ChunkRequest need{chunk, core.residency.chunk(chunk).serial};
             const auto is_to_move = [&]() LMS_LOCKED {
-                const Block& host = state.backing[chunk].host;
-                return is_there(need, state.residency) &&
-                       state.residency.chunk(chunk).state == engine::State::OnHost &&
+                const Block& host = core.backing[chunk].host;
+                return is_there(need, core.residency) &&
+                       core.residency.chunk(chunk).state == engine::State::OnHost &&
                        (host.unpinned || host.era != pool.era());
             };
             if (!is_to_move()) continue;
             Block fresh;
-            const std::uint64_t bytes = state.residency.chunk(chunk).bytes;
-            if (state.host_blocks.create(bytes, fresh, lock) != CUDA_SUCCESS) {
+            const std::uint64_t bytes = core.residency.chunk(chunk).bytes;
+            if (core.host_blocks.create(bytes, fresh, lock) != CUDA_SUCCESS) {
                 log::error(
                     "no host memory to pin: {} bytes of managed memory are lost with the context that was "
                     "destroyed",
@@ -42,40 +42,40 @@ void pin_again(executor::State& state, executor::SessionLock& lock) LMS_LOCKED {
                 continue;
             }
             // A copy in another context may use it where it is.
-            while (is_to_move() && !state.residency.may_come_in(chunk)) {
-                state.changed.wait_for(lock, bounds::kQuickGlance);
-                executor::poll_completions(state, lock);
+            while (is_to_move() && !core.residency.may_come_in(chunk)) {
+                core.changed.wait_for(lock, bounds::kQuickGlance);
+                executor::poll_completions(core, lock);
             }
             // Freed meanwhile, it needs none.
             if (is_to_move()) {
-                const Block& host = state.backing[chunk].host;
+                const Block& host = core.backing[chunk].host;
                 if (!pool.has_ended(host))
                     std::memcpy(reinterpret_cast<void*>(fresh.alias),
                                 reinterpret_cast<const void*>(host.alias), bytes);
-                fresh = state.engine.replace_host(chunk, fresh);
+                fresh = core.engine.replace_host(chunk, fresh);
             }
-            state.engine.put(fresh);
+            core.engine.put(fresh);
         }
     }
-    state.host_blocks.trim(UINT64_MAX, lock);
-    executor::settle_host(state);
+    core.host_blocks.trim(UINT64_MAX, lock);
+    executor::settle_host(core);
 }
 
 // The context that host memory is pinned in ends, and another is worked through already.
-void pin_elsewhere(executor::State& state, executor::SessionLock& lock) LMS_LOCKED {
-    state.host_blocks.begin_era();
-    while (state.host_blocks.pins_before_era()) state.changed.wait_for(lock, bounds::kQuickGlance);
-    pin_again(state, lock);
-    state.host_blocks.end_earlier_eras();
+void pin_elsewhere(executor::Core& core, executor::SessionLock& lock) LMS_LOCKED {
+    core.host_blocks.begin_era();
+    while (core.host_blocks.pins_before_era()) core.changed.wait_for(lock, bounds::kQuickGlance);
+    pin_again(core, lock);
+    core.host_blocks.end_earlier_eras();
 }
 
 // What is on the host of memory that no context takes with it, in memory that none does either.
-void keep_unpinned(executor::State& state) LMS_LOCKED {
-    state.engine.drop_copies();
-    for (const auto& [id, buffer] : state.program_buffers) {
-        for (const engine::ChunkId chunk : state.residency.allocation(id).chunks) {
-            const engine::Chunk& each = state.residency.chunk(chunk);
-            Block host = state.backing[chunk].host;
+void keep_unpinned(executor::Core& core) LMS_LOCKED {
+    core.engine.drop_copies();
+    for (const auto& [id, buffer] : core.program_buffers) {
+        for (const engine::ChunkId chunk : core.residency.allocation(id).chunks) {
+            const engine::Chunk& each = core.residency.chunk(chunk);
+            Block host = core.backing[chunk].host;
             if (each.state != engine::State::OnHost || host.unpinned) continue;
             void* const memory = std::malloc(each.bytes);
             if (!memory) {
@@ -86,10 +86,10 @@ void keep_unpinned(executor::State& state) LMS_LOCKED {
                 continue;
             }
             std::memcpy(memory, reinterpret_cast<const void*>(host.alias), each.bytes);
-            state.engine.put(host);
+            core.engine.put(host);
             host.alias = reinterpret_cast<engine::Address>(memory);
             host.unpinned = true;
-            state.engine.replace_host(chunk, host);
+            core.engine.replace_host(chunk, host);
         }
     }
 }
@@ -102,34 +102,34 @@ std::array<CUstream, 2> streams_of_moves(const device::Port& port) {
 }  // namespace
 
 CUresult Session::admit(CUdevice device) {
-    executor::State& state = *state_;
+    executor::Core& core = *core_;
     port_->add_peer(device);
     CUresult status = CUDA_SUCCESS;
-    executor::SessionLock lock(state.mutex);
+    executor::SessionLock lock(core.mutex);
     migrator_->run_quiesced(lock, [&]() LMS_LOCKED {
-        for (const engine::AllocationId id : state.residency.allocations()) {
-            if (state.program_buffers.contains(id)) continue;  // it says itself who may reach it
-            const std::vector<engine::ChunkId> chunks = state.residency.allocation(id).chunks;
+        for (const engine::AllocationId id : core.residency.allocations()) {
+            if (core.program_buffers.contains(id)) continue;  // it says itself who may reach it
+            const std::vector<engine::ChunkId> chunks = core.residency.allocation(id).chunks;
             for (const engine::ChunkId chunk : chunks) {
-                const ChunkRequest need{chunk, state.residency.chunk(chunk).serial};
-                const auto where = [&]() LMS_LOCKED { return state.residency.chunk(chunk).state; };
+                const ChunkRequest need{chunk, core.residency.chunk(chunk).serial};
+                const auto where = [&]() LMS_LOCKED { return core.residency.chunk(chunk).state; };
                 // New memory, being mapped; before or after the peer was added is not known.
-                while (is_there(need, state.residency) && where() == engine::State::Remapping)
-                    state.changed.wait_for(lock, bounds::kQuickGlance);
-                if (!is_there(need, state.residency) || where() == engine::State::Empty) continue;
+                while (is_there(need, core.residency) && where() == engine::State::Remapping)
+                    core.changed.wait_for(lock, bounds::kQuickGlance);
+                if (!is_there(need, core.residency) || where() == engine::State::Empty) continue;
                 const bool on_host = where() == engine::State::OnHost;
                 if (on_host && !port_->maps_host_memory()) continue;
-                state.engine.hold_still(chunk);  // its buffer's free waits
-                const engine::Chunk& mapped = state.residency.chunk(chunk);
+                core.engine.hold_still(chunk);  // its buffer's free waits
+                const engine::Chunk& mapped = core.residency.chunk(chunk);
                 const engine::Address address = mapped.address;
                 const std::uint64_t bytes = mapped.bytes;
                 const device::Place place = on_host ? device::Place::Host : device::Place::Device;
                 const CUresult one = unlocked(lock, [&] { return port_->admit(address, bytes, place); });
-                state.engine.end_still(chunk);
+                core.engine.end_still(chunk);
                 if (one != CUDA_SUCCESS) status = one;
             }
         }
-        state.changed.notify_all();
+        core.changed.notify_all();
     });
     return status;
 }
@@ -139,41 +139,41 @@ CUresult Session::wake(CUcontext context) {
     const CUresult status = port_->work_through(context);
     if (status != CUDA_SUCCESS) return status;
     context_ = context;
-    executor::SessionLock lock(state_->mutex);
-    if (!port_->maps_host_memory()) pin_again(*state_, lock);
-    const CUresult refreshed = executor::refresh_budget(*state_, lock);
-    if (refreshed == CUDA_SUCCESS) executor::set_trial_block_apart(*state_, lock);
+    executor::SessionLock lock(core_->mutex);
+    if (!port_->maps_host_memory()) pin_again(*core_, lock);
+    const CUresult refreshed = executor::refresh_budget(*core_, lock);
+    if (refreshed == CUDA_SUCCESS) executor::set_trial_block_apart(*core_, lock);
     return refreshed;
 }
 
 void Session::see_work_over() {
-    executor::State& state = *state_;
-    executor::SessionLock lock(state.mutex);
-    state.changed.wait_for(lock, bounds::kOtherThread, [&]() LMS_LOCKED { return !state.earlier.asking; });
-    executor::look_at_earlier_work(state, lock);
-    executor::poll_completions(state, lock);
+    executor::Core& core = *core_;
+    executor::SessionLock lock(core.mutex);
+    core.changed.wait_for(lock, bounds::kOtherThread, [&]() LMS_LOCKED { return !core.earlier.asking; });
+    executor::look_at_earlier_work(core, lock);
+    executor::poll_completions(core, lock);
 }
 
 void Session::context_ending(CUcontext context, CUcontext next) {
     if (!works_through(context)) return;
-    executor::SessionLock lock(state_->mutex);
+    executor::SessionLock lock(core_->mutex);
     // A trial moves memory of its own in the context.
-    using Trial = executor::State::Trial;
-    const auto trial_is_over = [&]() LMS_LOCKED { return state_->trial != Trial::Running; };
-    state_->changed.wait(lock, trial_is_over);
-    if (!next && state_->program_buffers.empty()) return;
+    using Trial = executor::Core::Trial;
+    const auto trial_is_over = [&]() LMS_LOCKED { return core_->trial != Trial::Running; };
+    core_->changed.wait(lock, trial_is_over);
+    if (!next && core_->program_buffers.empty()) return;
     migrator_->run_quiesced(lock, [&]() LMS_LOCKED {
         if (!next) {
-            if (!port_->maps_host_memory()) keep_unpinned(*state_);
+            if (!port_->maps_host_memory()) keep_unpinned(*core_);
             return;
         }
         const auto before = streams_of_moves(*port_);
         // Another may have begun while the turn was waited for; none does while the context is changed.
-        state_->changed.wait(lock, trial_is_over);
-        const Trial trial = std::exchange(state_->trial, Trial::Running);
+        core_->changed.wait(lock, trial_is_over);
+        const Trial trial = std::exchange(core_->trial, Trial::Running);
         const CUresult status = unlocked(lock, [&] { return port_->work_through(next); });
-        state_->trial = trial;
-        state_->changed.notify_all();
+        core_->trial = trial;
+        core_->changed.notify_all();
         if (status != CUDA_SUCCESS) {
             log::error("GPU {}: its last context is destroyed (error {}): managed memory cannot move",
                        device(), static_cast<int>(status));
@@ -181,24 +181,24 @@ void Session::context_ending(CUcontext context, CUcontext next) {
         }
         context_ = next;
         forget_streams(before);
-        if (!port_->maps_host_memory()) pin_elsewhere(*state_, lock);
+        if (!port_->maps_host_memory()) pin_elsewhere(*core_, lock);
     });
 }
 
 void Session::context_stays(CUcontext context) {
     if (!works_through(context) || port_->maps_host_memory()) return;
-    executor::SessionLock lock(state_->mutex);
-    if (!state_->program_buffers.empty())
-        migrator_->run_quiesced(lock, [&]() LMS_LOCKED { pin_again(*state_, lock); });
+    executor::SessionLock lock(core_->mutex);
+    if (!core_->program_buffers.empty())
+        migrator_->run_quiesced(lock, [&]() LMS_LOCKED { pin_again(*core_, lock); });
 }
 
 std::vector<Buffer> Session::buffers_of(CUcontext context) {
-    const executor::SessionLock lock(state_->mutex);
+    const executor::SessionLock lock(core_->mutex);
     std::vector<Buffer> buffers;
-    for (const engine::AllocationId id : state_->residency.allocations()) {
-        const engine::Allocation& buffer = state_->residency.allocation(id);
-        const CUcontext owner = state_->owners[id];
-        if (state_->program_buffers.contains(id)) continue;  // of no context
+    for (const engine::AllocationId id : core_->residency.allocations()) {
+        const engine::Allocation& buffer = core_->residency.allocation(id);
+        const CUcontext owner = core_->owners[id];
+        if (core_->program_buffers.contains(id)) continue;  // of no context
         if (owner == context || works_through(context))
             buffers.push_back({buffer.address, buffer.bytes, owner});
     }
@@ -206,51 +206,51 @@ std::vector<Buffer> Session::buffers_of(CUcontext context) {
 }
 
 void Session::context_gone(CUcontext context, std::span<const CUstream> streams) {
-    executor::State& state = *state_;
-    executor::SessionLock lock(state.mutex);
+    executor::Core& core = *core_;
+    executor::SessionLock lock(core.mutex);
     const bool last = works_through(context);
     if (last) {
         context_ = nullptr;
         forget_streams(streams_of_moves(*port_));
     }
     port_->leave(context);
-    executor::earlier_work_gone(state, [&](const EarlierWork::In& in) { return in.context == context; });
+    executor::earlier_work_gone(core, [&](const EarlierWork::In& in) { return in.context == context; });
     forget_stream(executor::Fences::legacy_key(context));
     forget_stream(executor::Fences::context_key(context));
     forget_streams(streams);
-    executor::poll_completions(state, lock);
+    executor::poll_completions(core, lock);
     // All of them at once, before the lock is dropped: others give back what they find freed.
     std::vector<engine::AllocationId> going;
-    for (const engine::AllocationId id : state.residency.allocations()) {
-        if (state.program_buffers.contains(id) || (!last && state.owners[id] != context)) continue;
-        const bool freed = state.residency.allocation(id).dead;
-        if (freed && !state.engine.pending_frees.remove(id)) continue;  // somebody is giving it back
-        if (!freed) state.engine.kill(id);
+    for (const engine::AllocationId id : core.residency.allocations()) {
+        if (core.program_buffers.contains(id) || (!last && core.owners[id] != context)) continue;
+        const bool freed = core.residency.allocation(id).dead;
+        if (freed && !core.engine.pending_frees.remove(id)) continue;  // somebody is giving it back
+        if (!freed) core.engine.kill(id);
         going.push_back(id);
     }
-    for (const engine::AllocationId id : going) release(state, id, lock);
+    for (const engine::AllocationId id : going) release(core, id, lock);
     if (last) rest(lock);
 }
 
 // Without a context: what it took is given back, and it begins anew.
 void Session::rest(executor::SessionLock& lock) {
-    executor::State& state = *state_;
+    executor::Core& core = *core_;
     // Memory that no context takes with it is where it is, and is to be looked at still.
-    if (state.program_buffers.empty()) executor::end_pressure(state);
-    state.engine.all_work_is_over();
-    state.earlier = {.begun = state.earlier.begun, .listings = state.earlier.listings};
-    executor::poll_completions(state, lock);
-    state.engine.drop_copies();
-    executor::give_back_trial_block(state);
-    state.device_blocks.trim(UINT64_MAX, lock);
+    if (core.program_buffers.empty()) executor::end_pressure(core);
+    core.engine.all_work_is_over();
+    core.earlier = {.begun = core.earlier.begun, .listings = core.earlier.listings};
+    executor::poll_completions(core, lock);
+    core.engine.drop_copies();
+    executor::give_back_trial_block(core);
+    core.device_blocks.trim(UINT64_MAX, lock);
     if (port_->maps_host_memory()) {
-        state.host_blocks.trim(UINT64_MAX, lock);
+        core.host_blocks.trim(UINT64_MAX, lock);
     } else {
-        state.host_blocks.begin_era();
-        state.host_blocks.end_earlier_eras();
+        core.host_blocks.begin_era();
+        core.host_blocks.end_earlier_eras();
     }
     unlocked(lock, [&] { port_->settle(); });
-    executor::settle_host(state);
+    executor::settle_host(core);
 }
 
 }  // namespace lms::session

@@ -13,15 +13,15 @@ using engine::ChunkId;
 
 namespace {
 
-// A guard gap of one granule is before and after each buffer (State::arena). Between two buffers it belongs
+// A guard gap of one granule is before and after each buffer (Core::arena). Between two buffers it belongs
 // half to each, else all of it to the one there is.
-std::optional<engine::AllocationId> allocation_near(const executor::State& state,
+std::optional<engine::AllocationId> allocation_near(const executor::Core& core,
                                                     engine::Address address) LMS_LOCKED {
-    const engine::Residency& residency = state.residency;
+    const engine::Residency& residency = core.residency;
     if (const auto id = residency.allocation_at(address)) return id;
-    const auto before = residency.allocation_at(address - state.granularity);
-    const auto after = residency.allocation_at(address + state.granularity);
-    const bool lower_half = address % state.granularity < state.granularity / 2;
+    const auto before = residency.allocation_at(address - core.granularity);
+    const auto after = residency.allocation_at(address + core.granularity);
+    const bool lower_half = address % core.granularity < core.granularity / 2;
     return before && (lower_half || !after) ? before : after;
 }
 
@@ -53,32 +53,32 @@ bool program_can_use(engine::Address address, std::uint64_t bytes) {
 
 std::optional<Buffer> Session::buffer_at(engine::Address address) {
     if (!spans(address)) return run_at(address, 0);
-    const executor::SessionLock lock(state_->mutex);
-    const auto id = state_->residency.allocation_at(address);
+    const executor::SessionLock lock(core_->mutex);
+    const auto id = core_->residency.allocation_at(address);
     if (!id) return std::nullopt;
-    const engine::Allocation& buffer = state_->residency.allocation(*id);
-    return Buffer{buffer.address, buffer.asked_bytes, state_->owners[*id], buffer.serial};
+    const engine::Allocation& buffer = core_->residency.allocation(*id);
+    return Buffer{buffer.address, buffer.asked_bytes, core_->owners[*id], buffer.serial};
 }
 
 bool Session::holds(engine::Address address, std::uint64_t bytes) {
     if (!padded_.load() && program::fast_path_gate.is_open()) return true;
     if (!spans(address)) [[unlikely]]
         return program_can_use(address, bytes);
-    const executor::SessionLock lock(state_->mutex);
-    const auto id = state_->residency.allocation_at(address);
+    const executor::SessionLock lock(core_->mutex);
+    const auto id = core_->residency.allocation_at(address);
     if (!id) return false;
-    const engine::Allocation& buffer = state_->residency.allocation(*id);
+    const engine::Allocation& buffer = core_->residency.allocation(*id);
     const std::uint64_t offset = address - buffer.address;
     return offset <= buffer.asked_bytes && bytes <= buffer.asked_bytes - offset;
 }
 
 std::optional<Buffer> Session::buffer_near(engine::Address address) {
-    if (!spans(address)) return run_at(address, state_->granularity);
-    const executor::SessionLock lock(state_->mutex);
-    const auto id = allocation_near(*state_, address);
+    if (!spans(address)) return run_at(address, core_->granularity);
+    const executor::SessionLock lock(core_->mutex);
+    const auto id = allocation_near(*core_, address);
     if (!id) return std::nullopt;
-    return Buffer{state_->residency.allocation(*id).address, state_->residency.allocation(*id).bytes,
-                  state_->owners[*id]};
+    return Buffer{core_->residency.allocation(*id).address, core_->residency.allocation(*id).bytes,
+                  core_->owners[*id]};
 }
 
 namespace {
@@ -87,13 +87,13 @@ namespace {
 class Naming {
   public:
     // `names`: how many pointers there will be.
-    Naming(executor::State& state, NamingScratch& scratch, std::size_t names,
-           std::pmr::vector<ChunkRequest>& needs) LMS_LOCKED : state_(state),
+    Naming(executor::Core& core, NamingScratch& scratch, std::size_t names,
+           std::pmr::vector<ChunkRequest>& needs) LMS_LOCKED : core_(core),
                                                                scratch_(scratch),
                                                                needs_(needs) {
-        state.mutex.check_held();
+        core.mutex.check_held();
         ++scratch.namings;
-        if (scratch.named.size() < state.backing.size()) scratch.named.resize(state.backing.size());
+        if (scratch.named.size() < core.backing.size()) scratch.named.resize(core.backing.size());
         needs.reserve(std::max(kFew, kFewChunks * names));
     }
 
@@ -101,8 +101,8 @@ class Naming {
 
     // What is only read comes after what is not, so that it is known by then.
     void whole_buffer(engine::Address address, bool written) LMS_LOCKED {
-        const engine::Residency& residency = state_.residency;
-        const auto id = allocation_near(state_, address);
+        const engine::Residency& residency = core_.residency;
+        const auto id = allocation_near(core_, address);
         // Nothing submitted after a buffer's free uses it; the address was left over.
         if (!id || residency.allocation(*id).dead) return;
         const engine::Allocation& buffer = residency.allocation(*id);
@@ -110,7 +110,7 @@ class Naming {
         // What is meant by a pointer from outside is not told by where others begin.
         if (in_parts(buffer) && offset < buffer.bytes) {
             const std::uint64_t end =
-                state_.large.parts.end_of(buffer.bytes, offset, buffer.bytes, state_.engine.works());
+                core_.large.parts.end_of(buffer.bytes, offset, buffer.bytes, core_.engine.works());
             return part(buffer, {address, buffer.address + end}, written, ++parts_);
         }
         if (!known(buffer.chunks.front())) {
@@ -122,21 +122,21 @@ class Naming {
 
     // All that begins somewhere, before any of it is named.
     void begins(engine::Address address) LMS_LOCKED {
-        const auto id = state_.residency.allocation_at(address);
-        if (!id || !in_parts(state_.residency.allocation(*id))) return;
-        const engine::Allocation& buffer = state_.residency.allocation(*id);
-        state_.large.parts.begins(buffer.bytes, address - buffer.address, state_.engine.works());
+        const auto id = core_.residency.allocation_at(address);
+        if (!id || !in_parts(core_.residency.allocation(*id))) return;
+        const engine::Allocation& buffer = core_.residency.allocation(*id);
+        core_.large.parts.begins(buffer.bytes, address - buffer.address, core_.engine.works());
     }
     // The same of what the program has mapped, whose reservation is divided.
     void begins_in_view(engine::Address address) LMS_LOCKED {
         const util::SharedLock lock(program::program_addresses().mutex);
         if (const auto all = program::program_addresses().book.reservation_of(address))
-            state_.large.parts.begins(all->begin, address - all->begin, state_.engine.works());
+            core_.large.parts.begins(all->begin, address - all->begin, core_.engine.works());
     }
 
     // Whole buffers are named before.
     void range(const Range& range) LMS_LOCKED {
-        const engine::Residency& residency = state_.residency;
+        const engine::Residency& residency = core_.residency;
         std::vector<ChunkId> chunks;
         residency.chunks_in(range.address, range.bytes, chunks);
         const std::uint32_t ordinal = ++parts_;
@@ -165,20 +165,20 @@ class Naming {
     void views_at(std::span<const engine::Address> pointers, bool written) LMS_LOCKED {
         const util::SharedLock lock(program::program_addresses().mutex);
         for (const engine::Address pointer : pointers) {
-            if (state_.arena.contains(pointer)) continue;
+            if (core_.arena.contains(pointer)) continue;
             const program::AddressRange run =
-                program::program_addresses().book.run_at(pointer, state_.granularity);
+                program::program_addresses().book.run_at(pointer, core_.granularity);
             program::AddressRange meant = run;
             std::uint32_t ordinal = 0;
             const auto all = program::program_addresses().book.reservation_of(pointer);
             if (all && pointer - run.begin < run.end - run.begin &&
-                executor::is_large(state_, run.end - run.begin)) {
-                const std::uint64_t end = state_.large.parts.end_of(
-                    all->begin, pointer - all->begin, run.end - all->begin, state_.engine.works());
+                executor::is_large(core_, run.end - run.begin)) {
+                const std::uint64_t end = core_.large.parts.end_of(
+                    all->begin, pointer - all->begin, run.end - all->begin, core_.engine.works());
                 meant = {pointer, all->begin + end};
                 ordinal = ++parts_;
             }
-            program::program_addresses().book.each_of_run(pointer, state_.granularity,
+            program::program_addresses().book.each_of_run(pointer, core_.granularity,
                                                           [&](const program::View& view) LMS_LOCKED {
                                                               if (is_here(view))
                                                                   part_of_view(view, meant, written, ordinal);
@@ -203,7 +203,7 @@ class Naming {
     // Whether to bring in only what a pointer is thought to mean: the rest of a buffer that takes more than
     // its share of the GPU would push out what other work needs.
     bool in_parts(const engine::Allocation& buffer) const LMS_LOCKED {
-        return has_large_ && executor::is_large(state_, buffer.bytes);
+        return has_large_ && executor::is_large(core_, buffer.bytes);
     }
     // What a pointer means of a buffer. The rest is held where it is, for the pointer may lead there.
     // `ordinal`: ChunkRequest::part.
@@ -213,7 +213,7 @@ class Naming {
             for (const ChunkId chunk : buffer.chunks) needs_[add(chunk, false, written, false)].aside = true;
         }
         std::vector<ChunkId> chunks;
-        state_.residency.chunks_in(meant.begin, meant.end - meant.begin, chunks);
+        core_.residency.chunks_in(meant.begin, meant.end - meant.begin, chunks);
         for (const ChunkId chunk : chunks) {
             // Of a mapping whose handle has just become the driver's, others may lie there by now.
             const NamingScratch::Named* const named = known(chunk);
@@ -225,17 +225,15 @@ class Naming {
     }
     void part_of_view(const program::View& view, program::AddressRange meant, bool written,
                       std::uint32_t ordinal) LMS_LOCKED {
-        const auto id = state_.residency.allocation_at(view.home);
-        if (!id || state_.residency.allocation(*id).dead) return;
+        const auto id = core_.residency.allocation_at(view.home);
+        if (!id || core_.residency.allocation(*id).dead) return;
         const engine::Address begin = std::clamp(meant.begin, view.address, view.end());
         const engine::Address end = std::clamp(meant.end, begin, view.end());
-        part(state_.residency.allocation(*id),
+        part(core_.residency.allocation(*id),
              {view.home + (begin - view.address), view.home + (end - view.address)}, written, ordinal);
     }
 
-    bool is_here(const program::View& view) const {
-        return view.is_managed() && view.device == state_.device;
-    }
+    bool is_here(const program::View& view) const { return view.is_managed() && view.device == core_.device; }
     const NamingScratch::Named* known(ChunkId id) const LMS_LOCKED {
         const NamingScratch::Named& named = scratch_.named[id];
         return named.naming == scratch_.namings ? &named : nullptr;
@@ -243,15 +241,15 @@ class Naming {
     [[gnu::always_inline]] std::size_t add(ChunkId id, bool overwritten, bool written,
                                            bool may_stay) LMS_LOCKED {
         scratch_.named[id] = {scratch_.namings, needs_.size()};
-        needs_.push_back({id, state_.residency.chunk(id).serial, overwritten, written, may_stay});
+        needs_.push_back({id, core_.residency.chunk(id).serial, overwritten, written, may_stay});
         return needs_.size() - 1;
     }
 
-    executor::State& state_;
+    executor::Core& core_;
     NamingScratch& scratch_;
     std::pmr::vector<ChunkRequest>& needs_;
     std::uint32_t parts_ = 0;  // pointers into large buffers so far
-    const bool has_large_ = executor::is_large(state_, state_.large.largest_bytes);
+    const bool has_large_ = executor::is_large(core_, core_.large.largest_bytes);
 };
 
 constexpr std::size_t kMeanings = 256;
@@ -283,7 +281,7 @@ bool is_known(const NamingScratch::Meaning& meaning, std::uint64_t changes,
 
 void Session::name(std::span<const engine::Address> addresses, std::span<const Range> ranges,
                    std::pmr::vector<ChunkRequest>& needs) {
-    const executor::SessionLock lock(state_->mutex);
+    const executor::SessionLock lock(core_->mutex);
     find(addresses, {}, ranges, needs);
 }
 
@@ -291,14 +289,14 @@ void Session::find(std::span<const engine::Address> addresses, std::span<const e
                    std::span<const Range> ranges, std::pmr::vector<ChunkRequest>& needs) {
     const bool views = program::managed_views.load(std::memory_order_relaxed);
     const bool whole = addresses.size() + only_read.size() > 0 && ranges.empty() && !views &&
-                       !executor::is_large(*state_, state_->large.largest_bytes);
+                       !executor::is_large(*core_, core_->large.largest_bytes);
     NamingScratch::Meaning* const meaning = whole ? meaning_of(scratch_, addresses, only_read) : nullptr;
     // Of a buffer that is freed since then nothing is held (gone()).
     if (meaning && is_known(*meaning, scratch_.changes, addresses, only_read)) {
         needs.assign(meaning->needs.begin(), meaning->needs.end());
         return;
     }
-    Naming naming(*state_, scratch_, addresses.size() + only_read.size(), needs);
+    Naming naming(*core_, scratch_, addresses.size() + only_read.size(), needs);
     const auto begins = [&](engine::Address address) LMS_LOCKED {
         if (spans(address)) {
             if (naming.has_large()) naming.begins(address);
@@ -315,7 +313,7 @@ void Session::find(std::span<const engine::Address> addresses, std::span<const e
         for (const engine::Address address : named) naming.whole_buffer(address, written);
         if (views) naming.views_at(named, written);
     }
-    const engine::Arena& arena = state_->arena;
+    const engine::Arena& arena = core_->arena;
     for (const Range& range : ranges) {
         Range own = range;
         own.address = std::clamp(range.address, arena.begin(), arena.end());

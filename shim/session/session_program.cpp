@@ -20,33 +20,33 @@ namespace {
 // while moves of them end.
 class HeldStill {
   public:
-    HeldStill(executor::State& state, engine::AllocationId id, executor::SessionLock& lock) LMS_LOCKED
-        : state_(state),
-          chunks_(state.residency.allocation(id).chunks) {
+    HeldStill(executor::Core& core, engine::AllocationId id, executor::SessionLock& lock) LMS_LOCKED
+        : core_(core),
+          chunks_(core.residency.allocation(id).chunks) {
         const auto moves = [&](ChunkId chunk)
-                               LMS_LOCKED { return state_.engine.must_wait_to_hold_still(chunk); };
-        while (std::ranges::any_of(chunks_, moves)) state_.changed.wait_for(lock, bounds::kQuickGlance);
-        for (const ChunkId chunk : chunks_) state_.engine.hold_still(chunk);
+                               LMS_LOCKED { return core_.engine.must_wait_to_hold_still(chunk); };
+        while (std::ranges::any_of(chunks_, moves)) core_.changed.wait_for(lock, bounds::kQuickGlance);
+        for (const ChunkId chunk : chunks_) core_.engine.hold_still(chunk);
     }
     ~HeldStill() {
-        for (const ChunkId chunk : chunks_) state_.engine.end_still(chunk);
-        state_.changed.notify_all();
+        for (const ChunkId chunk : chunks_) core_.engine.end_still(chunk);
+        core_.changed.notify_all();
     }
     HeldStill(const HeldStill&) = delete;
     HeldStill& operator=(const HeldStill&) = delete;
 
   private:
-    executor::State& state_;
+    executor::Core& core_;
     const std::vector<ChunkId> chunks_;
 };
 
 // The memory that a buffer has.
-std::vector<BufferPiece> pieces_of(const executor::State& state, engine::AllocationId id) LMS_LOCKED {
+std::vector<BufferPiece> pieces_of(const executor::Core& core, engine::AllocationId id) LMS_LOCKED {
     std::vector<BufferPiece> pieces;
-    const engine::Allocation& buffer = state.residency.allocation(id);
+    const engine::Allocation& buffer = core.residency.allocation(id);
     for (const ChunkId chunk : buffer.chunks) {
-        const engine::Chunk& each = state.residency.chunk(chunk);
-        const engine::Backing& backing = state.backing[chunk];
+        const engine::Chunk& each = core.residency.chunk(chunk);
+        const engine::Backing& backing = core.backing[chunk];
         if (each.state == engine::State::Empty) continue;
         pieces.push_back({each.address - buffer.address,
                           each.state == engine::State::OnHost ? backing.host : backing.device});
@@ -83,66 +83,66 @@ executor::ProgramBuffer::Mapped& view_at(executor::ProgramBuffer& buffer, engine
 }  // namespace
 
 CUresult Session::create(std::uint64_t bytes, engine::Address& home, bool collects) {
-    executor::State& state = *state_;
+    executor::Core& core = *core_;
     std::vector<std::string> caller;
     if (trace::writer()) caller = trace::call_site();
     if (const CUresult health = port_->health(); health != CUDA_SUCCESS) return health;
-    executor::SessionLock lock(state.mutex);
+    executor::SessionLock lock(core.mutex);
     const auto id = enter(bytes, collects, lock);
     if (!id) return CUDA_ERROR_OUT_OF_MEMORY;
-    state.program_buffers[*id];
-    state.telemetry.note_allocation(*id, caller);
-    home = state.residency.allocation(*id).address;
+    core.program_buffers[*id];
+    core.telemetry.note_allocation(*id, caller);
+    home = core.residency.allocation(*id).address;
     return CUDA_SUCCESS;
 }
 
 bool Session::keeps_program_memory() const {
-    const executor::SessionLock lock(state_->mutex);
-    return !state_->program_buffers.empty();
+    const executor::SessionLock lock(core_->mutex);
+    return !core_->program_buffers.empty();
 }
 
 void Session::forget(engine::Address home) {
-    executor::State& state = *state_;
-    executor::SessionLock lock(state.mutex);
-    const engine::AllocationId id = *state.residency.allocation_at(home);
-    state.engine.kill(id);
-    release(state, id, lock);
+    executor::Core& core = *core_;
+    executor::SessionLock lock(core.mutex);
+    const engine::AllocationId id = *core.residency.allocation_at(home);
+    core.engine.kill(id);
+    release(core, id, lock);
     // It has outlived its GPU's last context: nobody is about to use its blocks.
     if (!awake()) rest(lock);
 }
 
 CUresult Session::map(engine::Address home, engine::Address address) {
-    executor::State& state = *state_;
-    executor::SessionLock lock(state.mutex);
-    const engine::AllocationId id = *state.residency.allocation_at(home);
-    executor::ProgramBuffer& buffer = state.program_buffers.at(id);
+    executor::Core& core = *core_;
+    executor::SessionLock lock(core.mutex);
+    const engine::AllocationId id = *core.residency.allocation_at(home);
+    executor::ProgramBuffer& buffer = core.program_buffers.at(id);
     if (!buffer.placed) {
         const CUresult status = place(id, lock);
         if (status == CUDA_ERROR_OUT_OF_MEMORY)
-            state.telemetry.announce_no_host_memory(state.residency.allocation(id).bytes);
+            core.telemetry.announce_no_host_memory(core.residency.allocation(id).bytes);
         if (status != CUDA_SUCCESS) return status;
         buffer.placed = true;
-        note_levels(state);
+        note_levels(core);
     }
-    const HeldStill still(state, id, lock);
+    const HeldStill still(core, id, lock);
     const executor::ProgramBuffer::Mapped view{address, {}};
-    const std::vector<executor::Remap> remaps = remaps_of(pieces_of(state, id), view, false);
+    const std::vector<executor::Remap> remaps = remaps_of(pieces_of(core, id), view, false);
     const CUresult status = unlocked(lock, [&] { return remap(*port_, remaps); });
     if (status == CUDA_SUCCESS) buffer.views.push_back(view);
     return status;
 }
 
 CUresult Session::unmap(engine::Address home, engine::Address address) {
-    executor::State& state = *state_;
-    executor::SessionLock lock(state.mutex);
-    const engine::AllocationId id = *state.residency.allocation_at(home);
-    executor::ProgramBuffer& buffer = state.program_buffers.at(id);
-    const HeldStill still(state, id, lock);
+    executor::Core& core = *core_;
+    executor::SessionLock lock(core.mutex);
+    const engine::AllocationId id = *core.residency.allocation_at(home);
+    executor::ProgramBuffer& buffer = core.program_buffers.at(id);
+    const HeldStill still(core, id, lock);
     const std::vector<executor::Remap> remaps =
-        remaps_of(pieces_of(state, id), view_at(buffer, address), true);
+        remaps_of(pieces_of(core, id), view_at(buffer, address), true);
     const CUresult status = unlocked(lock, [&] { return take_away(*port_, remaps); });
     if (status == CUDA_SUCCESS) {
-        state.program_pins.end_at(address, state.residency.allocation(id).bytes);
+        core.program_pins.end_at(address, core.residency.allocation(id).bytes);
         std::erase_if(buffer.views, [&](const auto& view) { return view.address == address; });
     }
     return status;
@@ -150,12 +150,12 @@ CUresult Session::unmap(engine::Address home, engine::Address address) {
 
 CUresult Session::set_access(engine::Address home, engine::Address address,
                              std::span<const CUmemAccessDesc> access) {
-    executor::State& state = *state_;
-    executor::SessionLock lock(state.mutex);
-    const engine::AllocationId id = *state.residency.allocation_at(home);
-    executor::ProgramBuffer& buffer = state.program_buffers.at(id);
-    const HeldStill still(state, id, lock);
-    const std::vector<BufferPiece> pieces = pieces_of(state, id);
+    executor::Core& core = *core_;
+    executor::SessionLock lock(core.mutex);
+    const engine::AllocationId id = *core.residency.allocation_at(home);
+    executor::ProgramBuffer& buffer = core.program_buffers.at(id);
+    const HeldStill still(core, id, lock);
+    const std::vector<BufferPiece> pieces = pieces_of(core, id);
     const program::Access before = view_at(buffer, address).access;
     // What nobody has set yet is none.
     program::Access undo(access.begin(), access.end());
@@ -184,13 +184,13 @@ namespace {
 // While it lives nobody is given the chunks of a buffer: work that needs them waits. They end as they were.
 class Away {
   public:
-    Away(executor::State& state, engine::AllocationId id) LMS_LOCKED : state_(state) {
-        for (const ChunkId chunk : state.residency.allocation(id).chunks)
-            before_.push_back({chunk, state.engine.begin_replacing(chunk)});
+    Away(executor::Core& core, engine::AllocationId id) LMS_LOCKED : core_(core) {
+        for (const ChunkId chunk : core.residency.allocation(id).chunks)
+            before_.push_back({chunk, core.engine.begin_replacing(chunk)});
     }
     ~Away() {
-        for (const auto& [chunk, state] : before_) state_.engine.end_replacing(chunk, state);
-        state_.changed.notify_all();
+        for (const auto& [chunk, was] : before_) core_.engine.end_replacing(chunk, was);
+        core_.changed.notify_all();
     }
     Away(const Away&) = delete;
     Away& operator=(const Away&) = delete;
@@ -198,72 +198,72 @@ class Away {
   private:
     struct Before {
         ChunkId chunk;
-        engine::State state;
+        engine::State was;
     };
-    executor::State& state_;
+    executor::Core& core_;
     std::vector<Before> before_;
 };
 
 }  // namespace
 
 bool Session::is_used(engine::Address home) {
-    executor::State& state = *state_;
-    executor::SessionLock lock(state.mutex);
+    executor::Core& core = *core_;
+    executor::SessionLock lock(core.mutex);
     // From here on somebody looks at what work reaches.
-    executor::begin_pressure(state, lock);
-    executor::poll_completions(state, lock);
-    executor::look_at_earlier_work(state, lock);
-    const engine::AllocationId id = *state.residency.allocation_at(home);
+    executor::begin_pressure(core, lock);
+    executor::poll_completions(core, lock);
+    executor::look_at_earlier_work(core, lock);
+    const engine::AllocationId id = *core.residency.allocation_at(home);
     // The driver's stays on the GPU.
-    state.program_pins.end_of(id);
-    return state.engine.is_used(id);
+    core.program_pins.end_of(id);
+    return core.engine.is_used(id);
 }
 
 bool Session::await_unused(engine::Address home) {
-    executor::SessionLock lock(state_->mutex);
-    const auto id = state_->residency.allocation_at(home);
+    executor::SessionLock lock(core_->mutex);
+    const auto id = core_->residency.allocation_at(home);
     if (!id) return true;
     return migrator_->await_unused(*id, lock);
 }
 
 std::optional<CUresult> Session::hand_over(engine::Address home, CUmemGenericAllocationHandle real) {
-    executor::State& state = *state_;
-    executor::SessionLock lock(state.mutex);
-    const engine::AllocationId id = *state.residency.allocation_at(home);
+    executor::Core& core = *core_;
+    executor::SessionLock lock(core.mutex);
+    const engine::AllocationId id = *core.residency.allocation_at(home);
     std::optional<CUresult> status;
     // From here on somebody looks at what work reaches.
-    executor::begin_pressure(state, lock);
+    executor::begin_pressure(core, lock);
     migrator_->run_quiesced(lock, [&]() LMS_LOCKED {
-        if (!state.engine.is_used(id)) status = replace(id, real, lock);
+        if (!core.engine.is_used(id)) status = replace(id, real, lock);
     });
     if (status != CUDA_SUCCESS) return status;
-    state.engine.kill(id);
-    release(state, id, lock);
-    executor::refresh_budget(state, lock);
+    core.engine.kill(id);
+    release(core, id, lock);
+    executor::refresh_budget(core, lock);
     return CUDA_SUCCESS;
 }
 
 // Nothing moves, and nothing uses the buffer.
 CUresult Session::replace(engine::AllocationId id, CUmemGenericAllocationHandle real,
                           executor::SessionLock& lock) {
-    executor::State& state = *state_;
-    const std::uint64_t bytes = state.residency.allocation(id).bytes;
-    const std::vector<BufferPiece> pieces = pieces_of(state, id);
-    const auto alias = state.aliases.take(bytes);
+    executor::Core& core = *core_;
+    const std::uint64_t bytes = core.residency.allocation(id).bytes;
+    const std::vector<BufferPiece> pieces = pieces_of(core, id);
+    const auto alias = core.aliases.take(bytes);
     if (!alias) return CUDA_ERROR_OUT_OF_MEMORY;
-    executor::ProgramBuffer& buffer = state.program_buffers.at(id);
+    executor::ProgramBuffer& buffer = core.program_buffers.at(id);
     const Block whole{.place = device::Place::Device, .handle = real, .bytes = bytes};
     std::vector<executor::Remap> remaps;
     for (const executor::ProgramBuffer::Mapped& view : buffer.views) {
         for (executor::Remap& each : remaps_of(pieces, view, true)) remaps.push_back(std::move(each));
         remaps.push_back({{view.address, view.access}, {}, whole});
     }
-    const Away away(state, id);
+    const Away away(core, id);
     const CUresult status = unlocked(lock, [&] {
         const CUresult copied = copy_to(*alias, bytes, real, pieces);
         return copied == CUDA_SUCCESS ? remap(*port_, remaps) : copied;
     });
-    state.aliases.give_back(*alias, bytes);
+    core.aliases.give_back(*alias, bytes);
     if (status == CUDA_SUCCESS) buffer.views.clear();
     return status;
 }
@@ -279,7 +279,7 @@ CUresult Session::copy_to(engine::Address alias, std::uint64_t bytes, CUmemGener
                                  device::Direction::In);
     }
     const CUstream in = port_->stream(device::Direction::In);
-    const executor::FencePtr fence = state_->fences.record(in);
+    const executor::FencePtr fence = core_->fences.record(in);
     const bool over = fence && wait_for(*fence, bounds::kHandOver);
     const CUresult waited = over ? CUDA_SUCCESS : port_->wait_for_stream(in);
     port_->discard(alias, bytes);

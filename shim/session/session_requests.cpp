@@ -22,14 +22,14 @@ std::vector<ChunkRequest> Session::requests_at(engine::Address address, std::uin
 
 Session::Asked Session::bring_in_asked(std::span<const ChunkRequest> needs, ChunkPins& hold,
                                        executor::SessionLock& lock) {
-    executor::State& state = *state_;
-    std::uint64_t bytes = state.program_pins.bytes();
+    executor::Core& core = *core_;
+    std::uint64_t bytes = core.program_pins.bytes();
     for (const ChunkRequest& need : needs) {
-        if (!gone(need, state.residency) && !state.program_pins.has(need.chunk))
-            bytes += state.residency.chunk(need.chunk).bytes;
+        if (!gone(need, core.residency) && !core.program_pins.has(need.chunk))
+            bytes += core.residency.chunk(need.chunk).bytes;
     }
     // The rest has to change places yet.
-    if (bytes + 2 * state.engine.largest_cut() > state.engine.budget_bytes()) return Asked::NoRoom;
+    if (bytes + 2 * core.engine.largest_cut() > core.engine.budget_bytes()) return Asked::NoRoom;
     if (!migrator_->try_bring_in(needs, hold, lock)) return Asked::Busy;
     return Asked::Done;
 }
@@ -37,32 +37,32 @@ Session::Asked Session::bring_in_asked(std::span<const ChunkRequest> needs, Chun
 Session::Asked Session::pin(engine::Address address, std::uint64_t bytes) {
     const std::vector<ChunkRequest> needs = requests_at(address, bytes);
     if (needs.empty()) return Asked::NotManaged;
-    executor::State& state = *state_;
-    executor::SessionLock lock(state.mutex);
+    executor::Core& core = *core_;
+    executor::SessionLock lock(core.mutex);
     ChunkPins hold;
     const Asked status = bring_in_asked(needs, hold, lock);
     if (status != Asked::Done) return status;
-    state.program_pins.begin(address, bytes, hold.pinned);
-    let_go(state, hold);
+    core.program_pins.begin(address, bytes, hold.pinned);
+    let_go(core, hold);
     return Asked::Done;
 }
 
 bool Session::unpin(engine::Address address, std::uint64_t bytes) {
-    executor::State& state = *state_;
-    const executor::SessionLock lock(state.mutex);
-    if (!state.program_pins.end(address, bytes)) return false;
-    state.changed.notify_all();
+    executor::Core& core = *core_;
+    const executor::SessionLock lock(core.mutex);
+    if (!core.program_pins.end(address, bytes)) return false;
+    core.changed.notify_all();
     return true;
 }
 
 Session::Asked Session::prefetch(engine::Address address, std::uint64_t bytes) {
     const std::vector<ChunkRequest> needs = requests_at(address, bytes);
     if (needs.empty()) return Asked::NotManaged;
-    executor::SessionLock lock(state_->mutex);
+    executor::SessionLock lock(core_->mutex);
     ChunkPins hold;
-    state_->engine.touch(needs);
+    core_->engine.touch(needs);
     const Asked status = bring_in_asked(needs, hold, lock);
-    if (status == Asked::Done) let_go(*state_, hold);
+    if (status == Asked::Done) let_go(*core_, hold);
     return status;
 }
 
@@ -84,69 +84,69 @@ Session::Asked asked_of(executor::Migrator::Evicted evicted) {
 Session::Asked Session::evict(engine::Address address, std::uint64_t bytes) {
     const std::vector<ChunkRequest> needs = requests_at(address, bytes);
     if (needs.empty()) return Asked::NotManaged;
-    executor::SessionLock lock(state_->mutex);
-    executor::begin_pressure(*state_, lock);
+    executor::SessionLock lock(core_->mutex);
+    executor::begin_pressure(*core_, lock);
     return asked_of(migrator_->evict(needs, lock));
 }
 
 Session::Asked Session::pause() {
-    executor::State& state = *state_;
-    executor::SessionLock lock(state.mutex);
-    if (state.residency.allocated_bytes() == 0) return Asked::Done;
-    executor::begin_pressure(state, lock);
+    executor::Core& core = *core_;
+    executor::SessionLock lock(core.mutex);
+    if (core.residency.allocated_bytes() == 0) return Asked::Done;
+    executor::begin_pressure(core, lock);
     std::vector<ChunkRequest> all;
-    for (const engine::AllocationId id : state.residency.allocations()) {
-        if (state.residency.allocation(id).dead) continue;
-        for (const ChunkId chunk : state.residency.allocation(id).chunks) {
-            const engine::State where = state.residency.chunk(chunk).state;
+    for (const engine::AllocationId id : core.residency.allocations()) {
+        if (core.residency.allocation(id).dead) continue;
+        for (const ChunkId chunk : core.residency.allocation(id).chunks) {
+            const engine::State where = core.residency.chunk(chunk).state;
             if (where == engine::State::OnHost || where == engine::State::Empty) continue;
-            all.push_back({chunk, state.residency.chunk(chunk).serial});
+            all.push_back({chunk, core.residency.chunk(chunk).serial});
         }
     }
-    state.paused = true;
+    core.paused = true;
     const executor::Migrator::Evicted evicted = migrator_->evict(all, lock);
     for (const ChunkRequest& each : all) {
-        if (!gone(each, state.residency) && state.residency.chunk(each.chunk).state == engine::State::OnHost)
-            state.set_aside.push_back({.chunk = each.chunk, .serial = each.serial, .written = false});
+        if (!gone(each, core.residency) && core.residency.chunk(each.chunk).state == engine::State::OnHost)
+            core.set_aside.push_back({.chunk = each.chunk, .serial = each.serial, .written = false});
     }
     // Until it is given back nobody can have it: who needs room waits.
-    const executor::Holder holder(state);
-    state.device_blocks.trim(UINT64_MAX, lock);
+    const executor::Holder holder(core);
+    core.device_blocks.trim(UINT64_MAX, lock);
     return asked_of(evicted);
 }
 
 void Session::resume_paused() {
-    executor::State& state = *state_;
-    executor::SessionLock lock(state.mutex);
-    state.paused = false;
+    executor::Core& core = *core_;
+    executor::SessionLock lock(core.mutex);
+    core.paused = false;
     // What does not fit any more, or is held up, comes in when it is needed.
-    for (const ChunkRequest& each : std::exchange(state.set_aside, {})) {
-        if (gone(each, state.residency)) continue;
-        if (state.residency.device_bytes() + state.residency.chunk(each.chunk).bytes >
-            state.engine.budget_bytes())
+    for (const ChunkRequest& each : std::exchange(core.set_aside, {})) {
+        if (gone(each, core.residency)) continue;
+        if (core.residency.device_bytes() + core.residency.chunk(each.chunk).bytes >
+            core.engine.budget_bytes())
             break;
         ChunkPins hold;
         if (bring_in_asked(std::span(&each, 1), hold, lock) != Asked::Done) break;
-        let_go(state, hold);
+        let_go(core, hold);
     }
 }
 
 std::vector<WhereBuffer> Session::snapshot() {
-    executor::State& state = *state_;
-    const executor::SessionLock lock(state.mutex);
+    executor::Core& core = *core_;
+    const executor::SessionLock lock(core.mutex);
     std::vector<WhereBuffer> all;
-    for (const engine::AllocationId id : state.residency.allocations()) {
-        const engine::Allocation& buffer = state.residency.allocation(id);
+    for (const engine::AllocationId id : core.residency.allocations()) {
+        const engine::Allocation& buffer = core.residency.allocation(id);
         if (buffer.dead) continue;
         WhereBuffer where{buffer.address, buffer.bytes, 0, 0};
         for (const ChunkId chunk : buffer.chunks) {
-            const engine::State at = state.residency.chunk(chunk).state;
+            const engine::State at = core.residency.chunk(chunk).state;
             if (at == engine::State::OnHost || at == engine::State::Empty) continue;
-            where.resident_bytes += state.residency.chunk(chunk).bytes;
-            if (state.program_pins.has(chunk)) where.pinned_bytes += state.residency.chunk(chunk).bytes;
+            where.resident_bytes += core.residency.chunk(chunk).bytes;
+            if (core.program_pins.has(chunk)) where.pinned_bytes += core.residency.chunk(chunk).bytes;
         }
-        const auto mapped = state.program_buffers.find(id);
-        if (mapped == state.program_buffers.end()) {
+        const auto mapped = core.program_buffers.find(id);
+        if (mapped == core.program_buffers.end()) {
             all.push_back(where);
             continue;
         }
@@ -159,9 +159,9 @@ std::vector<WhereBuffer> Session::snapshot() {
 }
 
 void Session::rank_by(std::unique_ptr<engine::Ranking> ranking) {
-    executor::SessionLock lock(state_->mutex);
+    executor::SessionLock lock(core_->mutex);
     migrator_->run_quiesced(lock, [&]() LMS_LOCKED {
-        state_->engine.rank_by(*ranking);
+        core_->engine.rank_by(*ranking);
         ranking_.swap(ranking);
     });
 }
@@ -170,31 +170,31 @@ void Session::follow_trace() {
     const bool traced = trace::writer() != nullptr;
     bool timed_anyway = false;
     {
-        const executor::SessionLock lock(state_->mutex);
-        if (traced == state_->telemetry.traced) return;
-        timed_anyway = state_->large.timed;
+        const executor::SessionLock lock(core_->mutex);
+        if (traced == core_->telemetry.traced) return;
+        timed_anyway = core_->large.timed;
     }
     if (!timed_anyway) traced ? port_->time_copies() : port_->time_no_copies();
-    telemetry::note_gpu(state_->device, *port_);
-    const executor::SessionLock lock(state_->mutex);
-    state_->telemetry.traced = traced;
+    telemetry::note_gpu(core_->device, *port_);
+    const executor::SessionLock lock(core_->mutex);
+    core_->telemetry.traced = traced;
     // What was under way belongs to no other trace.
-    state_->telemetry.samples = {};
+    core_->telemetry.samples = {};
     if (!traced) return program::fast_path_gate.reopen();
     // It tells of every launch.
     program::fast_path_gate.close();
-    state_->telemetry.note_standing();
+    core_->telemetry.note_standing();
 }
 
 void Session::look_at_all_work() {
-    if (state_->under_pressure.load()) return;
-    executor::SessionLock lock(state_->mutex);
-    executor::begin_pressure(*state_, lock);
+    if (core_->under_pressure.load()) return;
+    executor::SessionLock lock(core_->mutex);
+    executor::begin_pressure(*core_, lock);
 }
 
 void Session::limit_changed() {
-    executor::SessionLock lock(state_->mutex);
-    executor::refresh_budget(*state_, lock);
+    executor::SessionLock lock(core_->mutex);
+    executor::refresh_budget(*core_, lock);
     migrator_->keep_to_budget(lock, true);
 }
 

@@ -11,38 +11,38 @@ namespace lms::session {
 // Leaves a fence behind what the stream was given without a look; false if the driver refused. Not where it
 // reaches nothing here: another GPU's kernel may wait for one that moves are to make room for.
 bool Session::fence_earlier(CUstream stream) {
-    executor::State& state = *state_;
+    executor::Core& core = *core_;
     const bool own = stream == CU_STREAM_PER_THREAD;
-    if (!program::may_reach(own ? port_->current_context() : program::context_of_known(stream), state.device))
+    if (!program::may_reach(own ? port_->current_context() : program::context_of_known(stream), core.device))
         return true;
-    const StreamKey key = state.fences.key_of(stream);
+    const StreamKey key = core.fences.key_of(stream);
     std::uint64_t listing = 0;
     const auto in_it = [&](const EarlierWork::In& in) { return in.key == key && in.listing <= listing; };
     bool earlier = true;
     {
-        const executor::SessionLock lock(state.mutex);
-        listing = state.earlier.listings;
+        const executor::SessionLock lock(core.mutex);
+        listing = core.earlier.listings;
         // Under pressure its work has fences of its own, but for what was let through and is on its way yet.
-        earlier = !state.under_pressure.load() || state.earlier.entering ||
-                  std::ranges::any_of(state.earlier.streams, in_it);
-        if (!earlier && !state.fences.is_open(key)) return true;
+        earlier = !core.under_pressure.load() || core.earlier.entering ||
+                  std::ranges::any_of(core.earlier.streams, in_it);
+        if (!earlier && !core.fences.is_open(key)) return true;
     }
-    executor::FencePtr fence = state.fences.record(stream);
+    executor::FencePtr fence = core.fences.record(stream);
     if (!fence) return false;
-    executor::SessionLock lock(state.mutex);
-    const engine::Use use = state.fences.add(std::move(fence));
-    if (earlier) state.engine.opaque_until(use);
-    executor::earlier_work_gone(state, in_it);
-    if (state.fences.many()) executor::poll_completions(state, lock);
+    executor::SessionLock lock(core.mutex);
+    const engine::Use use = core.fences.add(std::move(fence));
+    if (earlier) core.engine.opaque_until(use);
+    executor::earlier_work_gone(core, in_it);
+    if (core.fences.many()) executor::poll_completions(core, lock);
     return true;
 }
 
 bool Session::capture_nears(CUstream stream, bool blocking) {
     const bool fenced = fence_earlier(stream);
-    executor::SessionLock lock(state_->mutex);
-    if (blocking && (!state_->under_pressure.load() || state_->earlier.any()))
-        executor::fence_legacy_streams(*state_, lock);
-    if (blocking) executor::close_legacy_streams(*state_, lock);
+    executor::SessionLock lock(core_->mutex);
+    if (blocking && (!core_->under_pressure.load() || core_->earlier.any()))
+        executor::fence_legacy_streams(*core_, lock);
+    if (blocking) executor::close_legacy_streams(*core_, lock);
     return fenced;
 }
 
@@ -52,20 +52,20 @@ void Session::stream_ends(CUstream stream, bool captured) {
 }
 
 void Session::stream_ended(CUstream stream) {
-    const executor::SessionLock lock(state_->mutex);
-    forget_stream(state_->fences.key_of(stream));
+    const executor::SessionLock lock(core_->mutex);
+    forget_stream(core_->fences.key_of(stream));
 }
 
 // Another stream may get the same key.
 void Session::forget_stream(StreamKey key) {
-    executor::State& state = *state_;
-    executor::earlier_work_gone(state, [&](const EarlierWork::In& in) { return in.key == key; });
-    state.fences.forget(key);
-    state.engine.pending_frees.stream_gone(key);
+    executor::Core& core = *core_;
+    executor::earlier_work_gone(core, [&](const EarlierWork::In& in) { return in.key == key; });
+    core.fences.forget(key);
+    core.engine.pending_frees.stream_gone(key);
 }
 
 void Session::forget_streams(std::span<const CUstream> streams) {
-    for (const CUstream stream : streams) forget_stream(state_->fences.key_of(stream));
+    for (const CUstream stream : streams) forget_stream(core_->fences.key_of(stream));
 }
 
 }  // namespace lms::session

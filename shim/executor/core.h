@@ -60,9 +60,10 @@ struct Span {
     bool has(engine::Address address) const { return address - begin < app_bytes + alias_bytes; }
 };
 
-// What is LMS_GUARDED needs `mutex`. That is never held across a driver call; the parts drop it around each.
-struct State {
-    State(int device_, device::Port& port_, const Settings& settings_, Span span_, engine::Ranking& ranking);
+// What is LMS_GUARDED needs `mutex`. That is
+// never held across a driver call; the parts drop it around each.
+struct Core {
+    Core(int device_, device::Port& port_, const Settings& settings_, Span span_, engine::Ranking& ranking);
 
     const int device;  // CUDA ordinal
     device::Port& port;
@@ -134,13 +135,13 @@ struct State {
 // A thread among the holders. Made and ended with the session's lock held.
 class Holder {
   public:
-    explicit Holder(State& state) LMS_LOCKED : state_(state) { ++state_.holders; }
-    ~Holder() { --state_.holders; }
+    explicit Holder(Core& core) LMS_LOCKED : core_(core) { ++core_.holders; }
+    ~Holder() { --core_.holders; }
     Holder(const Holder&) = delete;
     Holder& operator=(const Holder&) = delete;
 
   private:
-    State& state_;
+    Core& core_;
 };
 
 }  // namespace lms::executor

@@ -1,4 +1,4 @@
-#include "shim/executor/state.h"
+#include "shim/executor/core.h"
 
 #ifdef LMS_CHECK_LOCKS
 #include "shim/engine/rules.h"
@@ -21,8 +21,7 @@ engine::EngineOptions options_of(const Settings& settings, const Span& span, std
 
 }  // namespace
 
-State::State(int device_, device::Port& port_, const Settings& settings_, Span span_,
-             engine::Ranking& ranking)
+Core::Core(int device_, device::Port& port_, const Settings& settings_, Span span_, engine::Ranking& ranking)
     : device(device_),
       port(port_),
       settings(settings_),
