@@ -13,8 +13,8 @@ namespace lms::session {
 bool Session::fence_earlier(CUstream stream) {
     executor::Core& core = *core_;
     const bool own = stream == CU_STREAM_PER_THREAD;
-    if (!program::may_reach(own ? port_->current_context() : program::context_of_known(stream), core.device))
-        return true;
+    const CUcontext context = own ? port_->current_context() : program::context_of_known(stream);
+    if (!program::may_lead_to(context, core.device)) return true;
     const StreamKey key = core.fences.key_of(stream);
     std::uint64_t listing = 0;
     const auto in_it = [&](const EarlierWork::In& in) { return in.key == key && in.listing <= listing; };

@@ -350,8 +350,12 @@ TEST_CASE("earlier work: a graph that runs on the GPU from another's stream is w
     run_both("earlier_graph_elsewhere", Driver::Simulated, {{"SIMCUDA_DEVICES", "2"}});
 }
 
-// From and to a GPU's buffers, in another's stream, which needs no access to them.
-BODY(earlier_copies_elsewhere) {
+namespace {
+
+// From and to a GPU's buffers, in another's stream, which needs no access to them. `before(stream)` comes
+// before memory moves, and `after(stream)` at the end.
+template <typename Before, typename After>
+void copies_elsewhere(Before before, After after) {
     const Gpu gpu;
     const Buffer a(kBuffer, 1);
     const Buffer b(kBuffer, 2);
@@ -376,6 +380,7 @@ BODY(earlier_copies_elsewhere) {
     OK(cuMemcpyPeerAsync, there.at(), other, a.at(), gpu.context, kBuffer, stream);
     OK(cuMemcpyDtoDAsync_v2, b.at(), from.at(), kBuffer, stream);
     OK(cuMemcpy3DPeerAsync, &box, stream);
+    before(stream);
     auto pressed = std::async(std::launch::async, [&] {
         OK(cuCtxSetCurrent, gpu.context);
         More().press(new_stream());
@@ -384,13 +389,35 @@ BODY(earlier_copies_elsewhere) {
     pressed.wait_for(std::chrono::milliseconds(200));
     gate.open();
     pressed.get();
-    OK(cuStreamSynchronize, stream);
+    after(stream);
+    OK(cuCtxSynchronize);
     EXPECT(there.holds(1));
     OK(cuCtxSetCurrent, gpu.context);
     EXPECT(b.holds(5));
     EXPECT(c.holds(5));
 }
 
+}  // namespace
+
+BODY(earlier_copies_elsewhere) {
+    copies_elsewhere([](CUstream) {}, [](CUstream) {});
+}
+
+BODY(earlier_copies_in_destroyed) {
+    copies_elsewhere([](CUstream stream) { OK(cuStreamDestroy_v2, stream); }, [](CUstream) {});
+}
+
+BODY(earlier_copies_in_captured) {
+    copies_elsewhere(
+        [](CUstream stream) { OK(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_RELAXED); },
+        [](CUstream stream) {
+            CUgraph graph = nullptr;
+            OK(cuStreamEndCapture, stream, &graph);
+        });
+}
+
 TEST_CASE("earlier work: copies between GPUs in another's stream are waited for") {
-    run_both("earlier_copies_elsewhere", Driver::Simulated, {{"SIMCUDA_DEVICES", "2"}});
+    for (const char* body :
+         {"earlier_copies_elsewhere", "earlier_copies_in_destroyed", "earlier_copies_in_captured"})
+        run_both(body, Driver::Simulated, {{"SIMCUDA_DEVICES", "2"}});
 }
