@@ -37,8 +37,8 @@ class NextUse {
     void added(const lms_policy_chunk& chunk) {
         if (chunk.chunk >= chunks_.size()) chunks_.resize(std::size_t{chunk.chunk} + 1);
         recent_.reserve(chunk.chunk);
-        chunks_[chunk.chunk] = {};
-        chunks_[chunk.chunk].bytes = chunk.bytes;
+        // Of one that had this number it may be known that its key is wrong.
+        chunks_[chunk.chunk] = {.outdated = chunks_[chunk.chunk].outdated, .bytes = chunk.bytes};
         // An older shim does not tell of the allocation: each chunk is taken for one.
         const bool told =
             chunk.size >= offsetof(lms_policy_chunk, allocation_bytes) + sizeof chunk.allocation_bytes;

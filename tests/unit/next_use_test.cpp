@@ -1,5 +1,6 @@
 // next-use on caches of a few chunks: what it lets go of, and what it foretells, against the best there is.
 #include <doctest/doctest.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <array>
@@ -529,4 +530,20 @@ TEST_CASE("next-use: an older shim, which does not tell an allocation's bytes") 
     CHECK(policy.upcoming(state, &next, 1) == 1);
     CHECK(next == 0);
     policy.destroy(state);
+}
+
+// As long as nothing has to leave, nobody asks for an order.
+TEST_CASE("next-use: buffers that come and go for ever take no more memory") {
+    const auto host = Host::create("next-use", {}, 0);
+    const auto come_and_go = [&](int times) {
+        for (int i = 0; i < times; ++i) {
+            host->added({0, 4096, 0, 0, 0, 4096});
+            host->resident(0);
+            host->removed(0);
+        }
+        const auto memory = mallinfo2();
+        return memory.uordblks + memory.hblkhd;  // on the heap, and mapped
+    };
+    const std::size_t before = come_and_go(10000);
+    CHECK(come_and_go(200000) < before + 100000);
 }
