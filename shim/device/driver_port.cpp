@@ -222,9 +222,16 @@ CUresult DriverPort::set_access(Address address, std::uint64_t bytes,
                      [](CUresult status) { return status != CUDA_ERROR_NOT_READY; });
 }
 
-void DriverPort::add_peer(CUdevice device) {
+bool DriverPort::add_peer(CUdevice device) {
     const util::Lock lock(peers_lock_);
-    if (std::find(peers_.begin(), peers_.end(), device) == peers_.end()) peers_.push_back(device);
+    if (std::ranges::find(peers_, device) != peers_.end()) return false;
+    peers_.push_back(device);
+    return true;
+}
+
+void DriverPort::remove_peer(CUdevice device) {
+    const util::Lock lock(peers_lock_);
+    std::erase(peers_, device);
 }
 
 CUresult DriverPort::admit(Address address, std::uint64_t bytes, Place place) {

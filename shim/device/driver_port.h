@@ -40,7 +40,8 @@ class DriverPort final : public Port {
                      std::span<const CUmemAccessDesc> access) override;
     CUresult set_access(Address address, std::uint64_t bytes,
                         std::span<const CUmemAccessDesc> access) override;
-    void add_peer(CUdevice device) override;
+    bool add_peer(CUdevice device) override;
+    void remove_peer(CUdevice device) override;
     CUresult admit(Address address, std::uint64_t bytes, Place place) override;
     CUresult pin(std::uint64_t bytes, Address& host) override;
     CUresult unpin(Address host) override;

@@ -101,9 +101,10 @@ class Port {
                              std::span<const CUmemAccessDesc> access) LMS_UNLOCKED = 0;
     virtual CUresult set_access(Address address, std::uint64_t bytes,
                                 std::span<const CUmemAccessDesc> access) LMS_UNLOCKED = 0;
-    // Gives `device` access to all that map() maps from now on. No driver call. admit(): the default, to what
-    // is mapped already, one or several side by side.
-    virtual void add_peer(CUdevice device) = 0;
+    // Gives `device` access to all that map() maps from now on, or no more. No driver calls. False: it has
+    // that already. admit(): the default, to what is mapped already, one or several side by side.
+    virtual bool add_peer(CUdevice device) = 0;
+    virtual void remove_peer(CUdevice device) = 0;
     virtual CUresult admit(Address address, std::uint64_t bytes, Place place) LMS_UNLOCKED = 0;
 
     // Pinned host memory, for devices that map no host memory. The pointer serves as an Address in copy().

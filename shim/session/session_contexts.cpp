@@ -103,7 +103,7 @@ std::array<CUstream, 2> streams_of_moves(const device::Port& port) {
 
 CUresult Session::admit(CUdevice device) {
     executor::Core& core = *core_;
-    port_->add_peer(device);
+    const bool is_new = port_->add_peer(device);
     CUresult status = CUDA_SUCCESS;
     executor::SessionLock lock(core.mutex);
     migrator_->run_quiesced(lock, [&]() LMS_LOCKED {
@@ -131,6 +131,8 @@ CUresult Session::admit(CUdevice device) {
         }
         core.changed.notify_all();
     });
+    // Else whatever moves later would be refused, too.
+    if (status != CUDA_SUCCESS && is_new) port_->remove_peer(device);
     return status;
 }
 

@@ -83,7 +83,8 @@ class FakePort final : public device::Port {
     CUresult map_for(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
                      std::span<const CUmemAccessDesc>) override;
     CUresult set_access(Address address, std::uint64_t bytes, std::span<const CUmemAccessDesc>) override;
-    void add_peer(CUdevice) override {}
+    bool add_peer(CUdevice) override { return true; }
+    void remove_peer(CUdevice) override {}
     CUresult admit(Address address, std::uint64_t bytes, Place place) override;
     CUresult pin(std::uint64_t bytes, Address& host) override;
     CUresult unpin(Address host) override;
