@@ -172,6 +172,30 @@ void read_words(KnownLaunches::Launch& launch, const Layout& layout, void** para
     }
 }
 
+// As it was found before, where that is known.
+void add_known(session::WorkingSet& reach, const Layout& layout, void** parameters, void** extra,
+               const code::LaunchShape& shape) {
+    const std::uint64_t changes = program::memory_changes.load();
+    session::Bounds tables;
+    if (any_tables()) {
+        tables = table_bounds();
+        add_owners(reach, layout);
+    }
+    if (extra || !parameters || !layout.launches || !layout.launches->is_settled(changes)) {
+        add_found(reach, layout, tables, parameters, extra, &shape);
+        follow_used(reach);
+        return;
+    }
+    KnownLaunches::Launch launch;
+    launch.changes = changes;
+    launch.shape = shape;
+    launch.tables = tables;
+    read_words(launch, layout, parameters);
+    if (layout.launches->find(launch, reach)) return;
+    add_found(reach, layout, tables, parameters, nullptr, &shape);
+    if (follow_used(reach)) layout.launches->keep(launch, reach);
+}
+
 }  // namespace
 
 void add_arguments(session::WorkingSet& reach, CUfunction function, void** parameters, void** extra,
@@ -184,26 +208,9 @@ void add_arguments(session::WorkingSet& reach, CUfunction function, void** param
 
 void add_launch(session::WorkingSet& reach, CUfunction function, void** parameters, void** extra,
                 const code::LaunchShape& shape) {
-    const std::uint64_t changes = program::memory_changes.load();
     const auto layout = layout_of(function);
-    session::Bounds tables;
-    if (any_tables()) {
-        tables = table_bounds();
-        add_owners(reach, *layout);
-    }
-    if (extra || !parameters || !layout->launches || !layout->launches->is_settled(changes)) {
-        add_found(reach, *layout, tables, parameters, extra, &shape);
-        follow_used(reach);
-        return;
-    }
-    KnownLaunches::Launch launch;
-    launch.changes = changes;
-    launch.shape = shape;
-    launch.tables = tables;
-    read_words(launch, *layout, parameters);
-    if (layout->launches->find(launch, reach)) return;
-    add_found(reach, *layout, tables, parameters, nullptr, &shape);
-    if (follow_used(reach)) layout->launches->keep(launch, reach);
+    add_known(reach, *layout, parameters, extra, shape);
+    reach.opaque |= layout->exempt->is_one();
 }
 
 std::span<const std::byte> packed_parameters(void** extra) {

@@ -17,8 +17,8 @@ namespace lms::access {
 void add_arguments(session::WorkingSet& reach, CUfunction function, void** parameters, void** extra,
                    const code::LaunchShape* shape, bool later = false);
 
-// The same of a launch that is about to be submitted, with what its kernel uses as addresses. To `reach`,
-// which has nothing yet.
+// The same of a launch that is about to be submitted, with what its kernel uses as addresses, and what comes
+// of who launches it (access/exempt.h). To `reach`, which has nothing yet.
 void add_launch(session::WorkingSet& reach, CUfunction function, void** parameters, void** extra,
                 const code::LaunchShape& shape);
 

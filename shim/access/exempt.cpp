@@ -139,4 +139,17 @@ bool called_by_exempt() noexcept try {
     return false;  // out of memory
 }
 
+bool ExemptKernel::is_one() noexcept {
+    int left = looks_left_.load(std::memory_order_relaxed);
+    if (left <= 0) return left < 0;
+    if (called_by_exempt()) {
+        looks_left_ = -1;
+        return true;
+    }
+    // What is loaded later may launch it yet.
+    const Loaded* const now = loaded.load();
+    if (now && !now->exempt.empty()) looks_left_.compare_exchange_strong(left, left - 1);
+    return false;
+}
+
 }  // namespace lms::access

@@ -2,10 +2,24 @@
 // theirs with network cards and other GPUs.
 #pragma once
 
+#include <atomic>
+
 namespace lms::access {
 
 // Whether such a library is among the callers of this thread. Costs next to nothing where none is loaded,
 // else an unwinding of the stack. No lock may be held: it takes the dynamic loader's. Never throws.
 bool called_by_exempt() noexcept;
+
+// Whether such a library launches a kernel. Its first launches tell: each unwinding takes tens of
+// microseconds, and a communication library is loaded in most processes that train. Any thread.
+class ExemptKernel {
+  public:
+    // This thread launches it. As called_by_exempt().
+    bool is_one() noexcept;
+
+  private:
+    static constexpr int kLooks = 8;
+    std::atomic<int> looks_left_{kLooks};  // negative: it is one
+};
 
 }  // namespace lms::access

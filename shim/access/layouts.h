@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "shim/access/exempt.h"
 #include "shim/access/known_launches.h"
 #include "shim/access/launch_bounds.h"
 #include "shim/access/placed_access.h"
@@ -25,6 +26,7 @@ struct Layout {
     std::vector<PlacedAccess> accesses;       // where the addresses are complete
     std::unique_ptr<LaunchBounds> bounds;     // there; null: the code does not show them
     std::unique_ptr<KnownLaunches> launches;  // null: it takes too many words for that
+    std::unique_ptr<ExemptKernel> exempt = std::make_unique<ExemptKernel>();
 };
 
 // The layout of `function`, which may be a CUkernel cast to CUfunction. Thread-safe.

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "shim/access/arguments.h"
-#include "shim/access/exempt.h"
 #include "shim/access/layouts.h"
 #include "shim/access/pointer_tables.h"
 #include "shim/entry/forms.h"
@@ -41,7 +40,6 @@ WorkingSet look_at(session::Scratch& scratch, const Launch& launch) {
     }
     access::add_launch(reach, launch.function, launch.parameters, launch.extra, launch.shape);
     access::follow_tables(reach);
-    reach.opaque |= access::called_by_exempt();
     return reach;
 }
 
