@@ -119,9 +119,9 @@ void GpuShare::pause(util::Clock::duration most) const {
     util::sleep_on_shared(page_->changes(), seen_changes_.load(), most);
 }
 
-void GpuShare::await_news(const std::atomic<bool>& ended) const {
+void GpuShare::await_news(const std::atomic<bool>& ended, util::Clock::duration most) const {
     const std::uint32_t now = page_->changes();
-    if (!ended) util::sleep_on_shared(page_->changes(), now, helper_looks_every());
+    if (!ended) util::sleep_on_shared(page_->changes(), now, std::min(most, helper_looks_every()));
 }
 
 util::Clock::duration GpuShare::helper_looks_every() const noexcept {

@@ -93,7 +93,7 @@ class GpuShare {
 
     // For a thread that looks while the program makes no calls (session/idle_helper.h): sleeps until that may
     // be so, without others for good. wake() ends it.
-    void await_news(const std::atomic<bool>& ended) const;
+    void await_news(const std::atomic<bool>& ended, util::Clock::duration most) const;
     void wake() noexcept { page_->announce(); }
     // Whether it is to look: the program's own threads, which would, have not for helper_looks_every().
     bool is_left_to_helper() const noexcept;

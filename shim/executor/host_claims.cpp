@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <vector>
 
 #include "shim/sharing/folder.h"
 #include "shim/util/bounds.h"
@@ -43,30 +44,45 @@ bool HostClaims::write() {
 
 void HostClaims::look(bool anew) {
     const Clock::time_point now = Clock::now();
-    if (!anew && looked_ != Clock::time_point{} && now - looked_ < bounds::kHostLook) return;
-    // What is pinned between the two is in neither.
+    const bool is_new = looked_ != Clock::time_point{} && now - looked_ < bounds::kHostLook;
+    // What others have given back since is spare by now, and may be counted as both.
     std::uint64_t pinned = 0;
-    for (const sharing::Seen& seen : page_->tenants()) pinned += seen.tenant.pinned_bytes;
-    all_bytes_ = pinned + util::host_memory().spare_bytes({});
+    for (const sharing::Seen& seen : page_->entries()) pinned += seen.tenant.pinned_bytes;
+    if (!anew && is_new && pinned >= seen_pinned_bytes_) return;
+    // What is pinned between the two is in neither.
+    const std::vector<sharing::Seen> tenants = page_->tenants();
+    const util::HostSpare spare = util::host_memory().spare({});
+    own_.group = spare.group;
+    all_bytes_ = spare.machine_bytes;
+    group_bytes_ = spare.group_bytes;
+    seen_pinned_bytes_ = 0;
+    for (const sharing::Seen& seen : tenants) {
+        const std::uint64_t bytes = page_->is_own(seen) ? pinned_bytes_ : seen.tenant.pinned_bytes;
+        seen_pinned_bytes_ += bytes;
+        all_bytes_ += bytes;
+        if (spare.group != 0 && (page_->is_own(seen) || seen.tenant.host.group == spare.group))
+            group_bytes_ += bytes;
+    }
     looked_ = now;
 }
 
 std::uint64_t HostClaims::room() {
     static const std::uint64_t machine = util::machine_bytes();
-    std::uint64_t taken = own_.promised_bytes, asked = 0, returnable = 0;
+    std::uint64_t taken = own_.promised_bytes, of_group = own_.promised_bytes, may_come = 0;
     for (const sharing::Seen& seen : page_->entries()) {
         if (page_->is_own(seen)) continue;
         const sharing::HostShare& host = seen.tenant.host;
         // More than there is was promised to nobody: it is made up. Several may ask for that much.
         const std::uint64_t most = std::max(machine, all_bytes_);
         if (host.promised_bytes > most) continue;
-        taken += host.promised_bytes;
-        asked += std::min(host.asked_bytes, most);
-        returnable += host.returnable_bytes;
+        const std::uint64_t asked = std::min(host.asked_bytes, most);
+        taken += host.promised_bytes + asked;
+        if (own_.group != 0 && host.group == own_.group) of_group += host.promised_bytes + asked;
+        may_come += asked + host.returnable_bytes;
     }
-    may_come_ = asked + returnable > 0;
-    taken += asked;
-    return all_bytes_ - std::min(taken, all_bytes_);
+    may_come_ = may_come > 0;
+    return std::min(all_bytes_ - std::min(taken, all_bytes_),
+                    group_bytes_ - std::min(of_group, group_bytes_));
 }
 
 bool HostClaims::claim(Part& part, std::uint64_t bytes, Short otherwise) noexcept {

@@ -63,8 +63,11 @@ class HostClaims {
     util::Mutex mutex_{util::LockOrder::Table};
     sharing::HostShare own_ LMS_GUARDED_BY(mutex_);  // of all sessions together
     std::uint64_t pinned_bytes_ LMS_GUARDED_BY(mutex_) = 0;
-    // What all together may be promised, as it was then.
+    // As it was then: what all together had pinned, and what they may be promised; and the same of those in
+    // this process's cgroup.
+    std::uint64_t seen_pinned_bytes_ LMS_GUARDED_BY(mutex_) = 0;
     std::uint64_t all_bytes_ LMS_GUARDED_BY(mutex_) = 0;
+    std::uint64_t group_bytes_ LMS_GUARDED_BY(mutex_) = UINT64_MAX;
     util::Clock::time_point looked_ LMS_GUARDED_BY(mutex_){};
     std::atomic<bool> may_come_{false};
     std::atomic<std::uint32_t> seen_changes_{0};

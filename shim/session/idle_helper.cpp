@@ -82,7 +82,7 @@ IdleHelper::~IdleHelper() {
 
 void IdleHelper::help() noexcept {
     while (!ended_) {
-        session_.share()->await_news(ended_);
+        session_.share()->await_news(ended_, session_.host_look_is_due_in());
         ++at_work;
         if (!exiting) look();
         --at_work;
@@ -92,8 +92,9 @@ void IdleHelper::help() noexcept {
 // Another thread may destroy the context meanwhile; it waits.
 void IdleHelper::look() noexcept try {
     const program::ContextUse context(session_.context());
-    if (context && !ended_ && session_.awake() && session_.share()->is_left_to_helper())
-        session_.look_at_share(Session::Looks::Helper);
+    if (!context || ended_ || !session_.awake()) return;
+    if (session_.share()->is_left_to_helper()) session_.look_at_share(Session::Looks::Helper);
+    session_.look_at_host_claims();
 } catch (const std::exception& problem) {
     log::debug("GPU {}: nothing given back: {}", session_.device(), problem.what());
 }

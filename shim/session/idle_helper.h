@@ -1,9 +1,9 @@
 // The shim's one thread of its own, for each GPU that may be shared: it gives back what others want while the
 // program makes no calls.
 //
-// Asleep on the page (sharing/page.h) until another process says something, and while alone for good. While
-// the program's own threads look at the others it leaves that to them. In simulated time it is no thread: a
-// thread of the program's that spends time does its work.
+// Asleep on the page (sharing/page.h) until another process says something, and while alone for good, but for
+// a look at who lacks host memory. While the program's own threads look at the others it leaves that to them.
+// In simulated time it is no thread: a thread of the program's that spends time does its work.
 #pragma once
 
 #include <atomic>

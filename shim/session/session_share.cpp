@@ -4,6 +4,7 @@
 #include "shim/executor/budget.h"
 #include "shim/executor/placement.h"
 #include "shim/session/session.h"
+#include "shim/util/bounds.h"
 
 namespace lms::session {
 namespace {
@@ -35,6 +36,22 @@ void Session::claim_host_by(executor::HostClaims* claims) {
 void Session::give_back_host(std::uint64_t lacking_bytes) {
     executor::SessionLock lock(core_->mutex);
     executor::give_back_host(*core_, lacking_bytes, lock);
+}
+
+util::Clock::duration Session::host_look_is_due_in() {
+    const executor::SessionLock lock(core_->mutex);
+    if (!core_->host_claims) return bounds::kAlone;
+    return core_->host_part.returnable_bytes > 0 ? bounds::kIdleHostLook : bounds::kIdleHostWrite;
+}
+
+void Session::look_at_host_claims() {
+    executor::HostClaims* claims = nullptr;
+    {
+        const executor::SessionLock lock(core_->mutex);
+        claims = core_->host_claims;
+    }
+    const std::uint64_t lacking = claims ? claims->lacking_bytes() : 0;
+    if (lacking > 0) give_back_host(lacking);
 }
 
 // A turn that is watched is in use as long as anything has been submitted, or moved, since the last look.

@@ -21,6 +21,8 @@ namespace {
 
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 46;
 
+const std::string kSuffix = fmt::format(".{}", PageLayout::kVersion);
+
 std::uint64_t now_ns() {
     return static_cast<std::uint64_t>(util::Clock::now().time_since_epoch().count());
 }
@@ -107,6 +109,7 @@ Tenant tenant_in(const PageSlot& slot, std::uint64_t now) {
     tenant.host.promised_bytes = std::min(slot.promised_bytes.load(), kMostBytes);
     tenant.host.returnable_bytes = at_most(slot.returnable_bytes, kMostBytes);
     tenant.host.lacking_bytes = at_most(slot.lacking_bytes, kMostBytes);
+    tenant.host.group = slot.group;
     return tenant;
 }
 
@@ -146,9 +149,18 @@ std::uint64_t turns_end(const PageLayout& page, std::uint64_t now_ns) {
 
 }  // namespace
 
+std::string file_of_page(const std::string& name) {
+    return name + kSuffix;
+}
+
+std::optional<std::string> page_in_file(std::string_view file) {
+    if (!file.ends_with(kSuffix)) return std::nullopt;
+    return std::string(file.substr(0, file.size() - kSuffix.size()));
+}
+
 PageContents look_at_page(int folder, const std::string& name, std::string& problem) {
     const util::KeepErrno keep;
-    const File file(folder, name, O_RDONLY);
+    const File file(folder, file_of_page(name), O_RDONLY);
     problem = file.is_open() ? distrusted(file.number())
                              : fmt::format("cannot be opened: {}", std::strerror(errno));
     if (!problem.empty()) return {};
@@ -173,13 +185,14 @@ PageContents look_at_page(int folder, const std::string& name, std::string& prob
 
 std::unique_ptr<SharingPage> SharingPage::open(int folder, const std::string& name, std::string& problem) {
     const util::KeepErrno keep;
-    if (faccessat(folder, name.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) != 0) {
-        if (const int error = make(folder, name)) {
+    const std::string path = file_of_page(name);
+    if (faccessat(folder, path.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) != 0) {
+        if (const int error = make(folder, path)) {
             problem = fmt::format("cannot be made: {}", std::strerror(error));
             return nullptr;
         }
     }
-    const File file(folder, name, O_RDWR);
+    const File file(folder, path, O_RDWR);
     problem = file.is_open() ? distrusted(file.number())
                              : fmt::format("cannot be opened: {}", std::strerror(errno));
     if (!problem.empty()) return nullptr;
@@ -249,6 +262,7 @@ bool SharingPage::write(const Tenant& own) noexcept {
     slot->asked_bytes = own.host.asked_bytes;
     slot->returnable_bytes = own.host.returnable_bytes;
     slot->lacking_bytes = own.host.lacking_bytes;
+    slot->group = own.host.group;
     slot->seen_ns = now_ns();
     return true;
 }

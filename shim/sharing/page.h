@@ -11,7 +11,9 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "shim/sharing/tenant.h"
@@ -29,12 +31,12 @@ struct PageSlot {
     Word allocated_bytes, resident_bytes, granted_bytes, pinned_bytes, least_bytes, weight, priority,
         last_use_ns, waiting_since_ns, waited_ns, moved_bytes, link_bytes_per_s, came_ns;
     // Of a HostShare:
-    Word promised_bytes, asked_bytes, returnable_bytes, lacking_bytes;
+    Word promised_bytes, asked_bytes, returnable_bytes, lacking_bytes, group;
 };
 
 struct PageLayout {
     static constexpr std::array<char, 8> kMagic{'l', 'm', 's', 's', 'h', 'a', 'r', 'e'};
-    static constexpr std::uint32_t kVersion = 4;
+    static constexpr std::uint32_t kVersion = 5;
     static constexpr std::size_t kSlots = 64;
 
     std::array<char, 8> magic = kMagic;
@@ -52,6 +54,11 @@ inline constexpr std::chrono::nanoseconds kUnseen = std::chrono::seconds(60);
 
 // Turns are taken for so long, then tried without.
 inline constexpr std::chrono::nanoseconds kTurns = std::chrono::seconds(30);
+
+// The file of the page of that name: of this version alone, so that a shim of another is not in the way of
+// this one. And the name of the page in such a file; nothing: it is none.
+std::string file_of_page(const std::string& name);
+std::optional<std::string> page_in_file(std::string_view file);
 
 struct Seen {
     trace::ProcessName process;

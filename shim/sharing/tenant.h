@@ -16,6 +16,7 @@ struct HostShare {
     std::uint64_t asked_bytes = 0;       // more, about to be promised or not
     std::uint64_t returnable_bytes = 0;  // pinned, and given back where others lack them
     std::uint64_t lacking_bytes = 0;     // refused, and waited for
+    std::uint64_t group = 0;             // the cgroup that bounds it (util::HostSpare); 0: none does
 };
 
 struct Tenant {

@@ -87,6 +87,10 @@ constexpr auto kShareLook = 10ms;
 constexpr auto kIdleLook = 50ms;
 // The same where there are none; a process that comes ends it.
 constexpr auto kAlone = 24h;
+// Whether others lack host memory, for a process whose program makes no calls and that has some to give; and
+// for one that has none, which is only to be seen to live (sharing/page.h, kUnseen).
+constexpr auto kIdleHostLook = 200ms;
+constexpr auto kIdleHostWrite = 15s;
 // What the host has left, where that decides about more than one block.
 constexpr auto kHostLook = 100ms;
 // Whether others have given back host memory, or stopped asking for it.

@@ -1,11 +1,12 @@
 #include "shim/util/host_memory.h"
 
+#include <sys/stat.h>
 #include <sys/sysinfo.h>
 
 #include <algorithm>
 #include <fstream>
-#include <limits>
 #include <optional>
+#include <span>
 #include <sstream>
 
 #include "shim/util/cgroups.h"
@@ -50,6 +51,7 @@ std::optional<std::uint64_t> value_in(const std::string& path, const std::string
 struct Level {
     std::uint64_t bytes;
     std::uint64_t left;
+    std::string folder = {};  // of a cgroup
 };
 
 Level machine(const std::string& root) {
@@ -69,7 +71,7 @@ void add_level(const Controller& controller, const std::string& folder, std::vec
     if (!limit || !usage) return;
     const std::uint64_t cache = value_in(folder + "/memory.stat", controller.cache).value_or(0);
     const std::uint64_t held = *usage - std::min(cache, *usage);
-    levels.push_back({*limit, *limit - std::min(held, *limit)});
+    levels.push_back({*limit, *limit - std::min(held, *limit), folder});
 }
 
 std::vector<Level> levels_of(const std::string& root) {
@@ -81,24 +83,39 @@ std::vector<Level> levels_of(const std::string& root) {
     return levels;
 }
 
-// The least that is left where each level keeps `share` of what it has; 0: nothing.
-std::uint64_t least_left(const std::string& root, std::uint64_t share) {
-    std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
-    for (const Level& level : levels_of(root)) {
-        const std::uint64_t kept = share == 0 ? 0 : level.bytes / share;
-        least = std::min(least, level.left - std::min(kept, level.left));
-    }
-    return least;
+std::uint64_t spare_of(const Level& level) {
+    constexpr std::uint64_t kShare = 16;  // of what it has, one is always left
+    return level.left - std::min(level.bytes / kShare, level.left);
+}
+
+// By which all processes know a cgroup.
+std::uint64_t number_of(const std::string& folder) {
+    struct stat status {};
+    return ::stat(folder.c_str(), &status) == 0 ? status.st_ino : 0;
 }
 
 }  // namespace
 
 std::uint64_t host_headroom_bytes(const std::string& root) {
-    return least_left(root, 0);
+    return std::ranges::min(levels_of(root), {}, &Level::left).left;
+}
+
+HostSpare host_spare(const std::string& root) {
+    const std::vector<Level> levels = levels_of(root);
+    HostSpare spare{spare_of(levels.front()), UINT64_MAX, 0};
+    const Level* outermost = nullptr;  // with a limit
+    for (const Level& level : std::span(levels).subspan(1)) {
+        spare.group_bytes = std::min(spare.group_bytes, spare_of(level));
+        // Version 1 has a limit that is none. Folders are as long as they are deep.
+        const bool is_limit = levels.front().bytes == 0 || level.bytes < levels.front().bytes;
+        if (is_limit && (!outermost || level.folder.size() < outermost->folder.size())) outermost = &level;
+    }
+    if (outermost) spare.group = number_of(outermost->folder);
+    return spare;
 }
 
 std::uint64_t host_spare_bytes(const std::string& root) {
-    return least_left(root, 16);
+    return host_spare(root).bytes();
 }
 
 std::uint64_t machine_bytes(const std::string& root) {
@@ -111,16 +128,16 @@ std::uint64_t host_limit_bytes(std::optional<std::uint64_t> setting) {
     return setting ? std::min(*setting, all) : unset;
 }
 
-std::uint64_t HostMemory::spare_bytes(std::chrono::milliseconds age) {
+HostSpare HostMemory::spare(std::chrono::milliseconds age) {
     const KeepErrno keep;
     const Lock lock(mutex_);
     if (const auto now = Clock::now(); !looked_ || now - when_ >= age) {
-        spare_bytes_ = host_spare_bytes(root_);
-        if (taken_bytes_) spare_bytes_ -= std::min(spare_bytes_, taken_bytes_());
+        spare_ = host_spare(root_);
+        if (taken_bytes_) spare_.machine_bytes -= std::min(spare_.machine_bytes, taken_bytes_());
         when_ = now;
         looked_ = true;
     }
-    return spare_bytes_;
+    return spare_;
 }
 
 void HostMemory::look_below(const std::string& root, std::uint64_t (*taken_bytes)()) {

@@ -1,6 +1,7 @@
 // How much host memory this process may still take.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -21,6 +22,15 @@ std::uint64_t host_headroom_bytes(const std::string& root = "");
 // may have.
 std::uint64_t host_spare_bytes(const std::string& root = "");
 
+// That by level, of which others share the machine, and some this process's cgroups.
+struct HostSpare {
+    std::uint64_t machine_bytes;
+    std::uint64_t group_bytes;  // of the cgroups; UINT64_MAX where none has a limit
+    std::uint64_t group;        // names the outermost with a limit, to all processes of the machine; 0: none
+    std::uint64_t bytes() const { return std::min(machine_bytes, group_bytes); }
+};
+HostSpare host_spare(const std::string& root = "");
+
 // The machine's memory.
 std::uint64_t machine_bytes(const std::string& root = "");
 
@@ -32,8 +42,10 @@ std::uint64_t host_limit_bytes(std::optional<std::uint64_t> setting);
 class HostMemory {
   public:
     // As it was at most `age` ago; looking takes some 100 us.
-    std::uint64_t spare_bytes(std::chrono::milliseconds age);
-    // For tests: looks below `root` from now on, where so much is taken that it does not tell of.
+    HostSpare spare(std::chrono::milliseconds age);
+    std::uint64_t spare_bytes(std::chrono::milliseconds age) { return spare(age).bytes(); }
+    // For tests: looks below `root` from now on, where so much of the machine is taken that it does not tell
+    // of.
     void look_below(const std::string& root, std::uint64_t (*taken_bytes)() = nullptr);
 
   private:
@@ -44,7 +56,7 @@ class HostMemory {
     std::uint64_t (*taken_bytes_)() LMS_GUARDED_BY(mutex_) = nullptr;
     bool looked_ LMS_GUARDED_BY(mutex_) = false;
     Clock::time_point when_ LMS_GUARDED_BY(mutex_);
-    std::uint64_t spare_bytes_ LMS_GUARDED_BY(mutex_) = 0;
+    HostSpare spare_ LMS_GUARDED_BY(mutex_){};
 };
 
 HostMemory& host_memory();

@@ -13,7 +13,9 @@
 
 #include "shim/engine/chunking.h"
 #include "shim/executor/budget.h"
+#include "shim/executor/gpu_share.h"
 #include "shim/executor/host_claims.h"
+#include "shim/program/contexts.h"
 #include "shim/util/host_memory.h"
 #include "tests/engine/scene.h"
 #include "tests/support/child.h"
@@ -69,7 +71,13 @@ class SmallMachine {
         return contents.tenants;
     }
     std::string root() const { return root_.path(); }
-    std::string page() const { return root_.path("proc/host"); }
+    std::string page() const { return root_.path("proc/" + sharing::file_of_page("host")); }
+    // This process is in the group, which may have so many bytes.
+    void limit_group(const std::string& name, std::uint64_t bytes) const {
+        root_.put("proc/self/cgroup", "0::/" + name + "\n");
+        root_.put("sys/fs/cgroup/" + name + "/memory.max", std::to_string(bytes) + "\n");
+        root_.put("sys/fs/cgroup/" + name + "/memory.current", "0\n");
+    }
     void use_folder() const { ::chmod(root_.path("proc").c_str(), 0700); }
 
   private:
@@ -240,7 +248,10 @@ TEST_CASE("host claims: what a process frees, or held as it was killed, is other
     CHECK(third.hear() == 'y');
 }
 
-TEST_CASE("host claims: retained copies go back where another lacks memory") {
+namespace {
+
+// `helped`: while the program makes no calls, else by its own thread.
+void retained_copies_go_back(bool helped) {
     const std::uint64_t mine = promise_for(96), others = promise_for(48 + 48);
     const SmallMachine machine(mine + others + 4 * kGranule);
     machine.use_folder();
@@ -274,9 +285,20 @@ TEST_CASE("host claims: retained copies go back where another lacks memory") {
     REQUIRE(own().returnable_bytes > 4 * kGranule);
     const bool due_before = claims->is_due();
     CHECK_FALSE(due_before);
+    const auto context = reinterpret_cast<CUcontext>(&scene);
+    if (helped) {
+        constexpr char kUuid[16] = "host claims";
+        scene.rig.session().share_by(
+            executor::GpuShare::open(0, kUuid, {.shares = true}, machine.root() + "/proc"));
+        program::context_seen(context, scene.rig.session().device());
+        REQUIRE(scene.rig.session().wake(context) == CUDA_SUCCESS);
+        scene.rig.session().help_while_idle();
+    }
     other.go();
-    while (!claims->is_due()) ::usleep(1000);
-    scene.rig.session().give_back_host(claims->lacking_bytes());
+    if (!helped) {
+        while (!claims->is_due()) ::usleep(1000);
+        scene.rig.session().give_back_host(claims->lacking_bytes());
+    }
     CHECK(other.hear() == 'y');
     CHECK(own().promised_bytes <= mine + 4 * kGranule);
     // None are retained beyond what is left.
@@ -288,6 +310,17 @@ TEST_CASE("host claims: retained copies go back where another lacks memory") {
     CHECK(other.hear() == 'w');
     scene.check();
     machine.check();
+    program::forget_context(context);
+}
+
+}  // namespace
+
+TEST_CASE("host claims: retained copies go back where another lacks memory") {
+    retained_copies_go_back(false);
+}
+
+TEST_CASE("host claims: they do from a process that makes no calls") {
+    retained_copies_go_back(true);
 }
 
 TEST_CASE("host claims: a smaller limit leaves on the GPU what the machine promises no room for") {
@@ -318,30 +351,69 @@ TEST_CASE("host claims: a smaller limit leaves on the GPU what the machine promi
     scene.check();
 }
 
+// Another process, which has said so.
+class Other {
+  public:
+    Other(const SmallMachine& machine, const sharing::Tenant& has) {
+        const int folder = ::open((machine.root() + "/proc").c_str(), O_RDONLY | O_DIRECTORY);
+        int ends[2];
+        REQUIRE(::pipe(ends) == 0);
+        process_ = support::start_child([&] {
+            std::string problem;
+            const auto page = sharing::SharingPage::open(folder, "host", problem);
+            if (!page || !page->write(has) || ::write(ends[1], "x", 1) != 1) ::_exit(1);
+            for (;;) ::pause();
+        });
+        char letter;
+        REQUIRE(::read(ends[0], &letter, 1) == 1);
+        for (const int each : {ends[0], ends[1], folder}) ::close(each);
+    }
+    ~Other() {
+        ::kill(process_, SIGKILL);
+        support::end_of_child(process_);
+    }
+
+  private:
+    pid_t process_;
+};
+
 TEST_CASE("host claims: processes that together ask for more than there is are not taken for made up") {
     const SmallMachine machine(1 << 20);
     machine.use_folder();
     const auto claims = machine.open();
     REQUIRE(claims);
-    const int folder = ::open((machine.root() + "/proc").c_str(), O_RDONLY | O_DIRECTORY);
-    int ends[2];
-    REQUIRE(::pipe(ends) == 0);
-    const pid_t asks = support::start_child([&] {
-        std::string problem;
-        const auto page = sharing::SharingPage::open(folder, "host", problem);
-        const std::uint64_t all = util::machine_bytes();
-        if (!page || !page->write({.host = {.promised_bytes = all / 2, .asked_bytes = all}})) ::_exit(1);
-        if (::write(ends[1], "x", 1) != 1) ::_exit(1);
-        for (;;) ::pause();
-    });
-    char letter;
-    REQUIRE(::read(ends[0], &letter, 1) == 1);
     HostClaims::Part part;
-    CHECK_FALSE(claims->claim(part, kGranule));
-    ::kill(asks, SIGKILL);
-    support::end_of_child(asks);
+    {
+        const std::uint64_t all = util::machine_bytes();
+        const Other asks(machine, {.host = {.promised_bytes = all / 2, .asked_bytes = all}});
+        CHECK_FALSE(claims->claim(part, kGranule));
+    }
     CHECK(claims->claim(part, kGranule));
-    for (const int each : {ends[0], ends[1], folder}) ::close(each);
+}
+
+TEST_CASE("host claims: what a cgroup may have is promised within it, the machine's to all") {
+    const SmallMachine machine(1 << 20);
+    machine.use_folder();
+    machine.limit_group("a", 64 << 10);
+    const auto claims = machine.open();
+    REQUIRE(claims);
+    const std::uint64_t group = util::host_spare(machine.root()).group;
+    REQUIRE(group != 0);
+    HostClaims::Part part;
+    {
+        const Other elsewhere(machine, {.host = {.promised_bytes = 600 << 10, .group = group + 1}});
+        CHECK(claims->claim(part, 32 << 10));
+        claims->settle(part, {});
+        // Beyond the cgroup's own; beyond the machine.
+        CHECK_FALSE(claims->claim(part, 70 << 10));
+    }
+    const Other here(machine, {.pinned_bytes = 0, .host = {.promised_bytes = 40 << 10, .group = group}});
+    CHECK_FALSE(claims->claim(part, 32 << 10));
+    CHECK(claims->claim(part, 16 << 10));
+    claims->settle(part, {});
+    machine.limit_group("a", 2 << 20);
+    const Other everywhere(machine, {.host = {.promised_bytes = 900 << 10, .group = group + 1}});
+    CHECK_FALSE(claims->claim(part, 200 << 10));
 }
 
 TEST_CASE("host claims: with every byte of the page made up, memory is as for a process alone") {

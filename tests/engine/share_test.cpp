@@ -271,7 +271,8 @@ TEST_CASE("share: where the user wants none, or there is no page, the process is
     const LivePages pages;
     CHECK(GpuShare::open(0, kUuid, {.shares = true}) != nullptr);
     CHECK(GpuShare::open(0, kUuid, {.shares = false}) == nullptr);
-    const std::string page = pages.scratch.path("lmsshim-" + std::to_string(geteuid())) + "/" + kSharePage;
+    const std::string page =
+        pages.scratch.path("lmsshim-" + std::to_string(geteuid())) + "/" + sharing::file_of_page(kSharePage);
     REQUIRE(::access(page.c_str(), F_OK) == 0);
     REQUIRE(::truncate(page.c_str(), 100) == 0);
     CHECK(GpuShare::open(0, kUuid, {.shares = true}) == nullptr);
@@ -285,7 +286,7 @@ TEST_CASE("share: the page is in LMS_SHARE_DIR, if that is the user's alone") {
     CHECK_FALSE(opens());
     REQUIRE(::mkdir(path.c_str(), 0700) == 0);
     CHECK(opens());
-    CHECK(::access((path + "/" + kSharePage).c_str(), F_OK) == 0);
+    CHECK(::access((path + "/" + sharing::file_of_page(kSharePage)).c_str(), F_OK) == 0);
     CHECK(::access(pages.scratch.path("lmsshim-" + std::to_string(geteuid())).c_str(), F_OK) != 0);
     for (const mode_t mode : {0710, 0701, 0720, 01777}) {
         REQUIRE(::chmod(path.c_str(), mode) == 0);

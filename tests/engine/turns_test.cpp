@@ -501,7 +501,7 @@ TEST_CASE("turns: whatever a page says, and however it changes, launches come to
         std::thread scribe([&] {
             std::mt19937_64 random(seed);
             const trace::LiveFolder folder;
-            const int file = ::openat(folder.number(), kPage, O_RDWR);
+            const int file = ::openat(folder.number(), sharing::file_of_page(kPage).c_str(), O_RDWR);
             constexpr std::size_t kHead = offsetof(sharing::PageLayout, changes);
             constexpr std::size_t kBytes = sizeof(sharing::PageLayout) - kHead;
             std::string bytes(kBytes, '\0');

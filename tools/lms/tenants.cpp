@@ -59,10 +59,11 @@ std::vector<SharedGpu> look_at_shared_gpus(int process, const Pages& pages) {
     const std::unique_ptr<DIR, int (*)(DIR*)> listing(again < 0 ? nullptr : fdopendir(again), closedir);
     while (const dirent* const entry = listing ? readdir(listing.get()) : nullptr) {
         std::string problem;
-        SharedGpu gpu{.uuid = uuid_in(entry->d_name), .tenants = {}};
+        const auto name = sharing::page_in_file(entry->d_name);
+        SharedGpu gpu{.uuid = name ? uuid_in(*name) : "", .tenants = {}};
         if (gpu.uuid.empty()) continue;
         bool meant = false;
-        const auto page = sharing::look_at_page(folder.number(), entry->d_name, problem);
+        const auto page = sharing::look_at_page(folder.number(), *name, problem);
         for (const Seen& each : page.tenants) {
             meant |= process == 0 || each.process.number == process;
             gpu.tenants.push_back(
