@@ -75,7 +75,7 @@ def looked_at(a, b):
     # The page says what was so at the look before.
     a.reaches(lambda share: share["granted_bytes"] is not None and share["wanted_bytes"] == 10 * SIZE, "a grant of the first")
     b.reaches(lambda share: share["granted_bytes"] is not None and share["wanted_bytes"] == 4 * SIZE, "and of the second")
-    (page,) = glob.glob(FOLDER + "/gpu." + 32 * "?")
+    (page,) = glob.glob(FOLDER + "/gpu." + 32 * "?" + ".*")
     for each in (a, b):
         os.kill(each.process.pid, signal.SIGSTOP)
     with open(page, "rb") as file:
@@ -125,7 +125,7 @@ def changed(a, b):
 def idle():
     """A program that makes no calls gives back what another wants, has all when that is killed, and no work to do while alone."""
     first = Running(14, "idle")
-    (page,) = glob.glob(FOLDER + "/gpu." + 32 * "?")
+    (page,) = glob.glob(FOLDER + "/gpu." + 32 * "?" + ".*")
     first.reaches(lambda share: share["resident_bytes"] >= 14 * SIZE, "all on the GPU")
     time.sleep(0.3)
     with open(page, "rb") as file:

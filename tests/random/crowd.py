@@ -123,7 +123,7 @@ class Crowd:
 
     def turns_are_taken(self):
         """As somebody says who finds the link full."""
-        for page in glob.glob(self.pages + "/gpu." + 32 * "?"):
+        for page in glob.glob(self.pages + "/gpu." + 32 * "?" + ".*"):
             until = time.clock_gettime_ns(time.CLOCK_MONOTONIC) + 25_000_000_000
             with open(page, "r+b") as file:
                 file.seek(TURNS_AT)
