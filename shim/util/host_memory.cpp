@@ -105,10 +105,11 @@ HostSpare host_spare(const std::string& root) {
     HostSpare spare{spare_of(levels.front()), UINT64_MAX, 0};
     const Level* outermost = nullptr;  // with a limit
     for (const Level& level : std::span(levels).subspan(1)) {
+        // Not beyond what the machine has: version 1 has a limit that is none.
+        if (levels.front().bytes != 0 && level.bytes >= levels.front().bytes) continue;
         spare.group_bytes = std::min(spare.group_bytes, spare_of(level));
-        // Version 1 has a limit that is none. Folders are as long as they are deep.
-        const bool is_limit = levels.front().bytes == 0 || level.bytes < levels.front().bytes;
-        if (is_limit && (!outermost || level.folder.size() < outermost->folder.size())) outermost = &level;
+        // Folders are as long as they are deep.
+        if (!outermost || level.folder.size() < outermost->folder.size()) outermost = &level;
     }
     if (outermost) spare.group = number_of(outermost->folder);
     return spare;
