@@ -21,7 +21,9 @@ namespace {
 
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 46;
 
-const std::string kSuffix = fmt::format(".{}", PageLayout::kVersion);
+std::string suffix() {
+    return fmt::format(".{}", PageLayout::kVersion);
+}
 
 std::uint64_t now_ns() {
     return static_cast<std::uint64_t>(util::Clock::now().time_since_epoch().count());
@@ -150,12 +152,12 @@ std::uint64_t turns_end(const PageLayout& page, std::uint64_t now_ns) {
 }  // namespace
 
 std::string file_of_page(const std::string& name) {
-    return name + kSuffix;
+    return name + suffix();
 }
 
 std::optional<std::string> page_in_file(std::string_view file) {
-    if (!file.ends_with(kSuffix)) return std::nullopt;
-    return std::string(file.substr(0, file.size() - kSuffix.size()));
+    if (!file.ends_with(suffix())) return std::nullopt;
+    return std::string(file.substr(0, file.size() - suffix().size()));
 }
 
 PageContents look_at_page(int folder, const std::string& name, std::string& problem) {

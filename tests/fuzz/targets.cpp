@@ -260,7 +260,7 @@ void sharing_page(std::string_view input) {
     constexpr std::size_t kHead = offsetof(sharing::PageLayout, changes);
     std::string bytes(input.substr(0, sizeof(sharing::PageLayout) - kHead));
     bytes.resize(sizeof(sharing::PageLayout) - kHead);
-    const int file = openat(kFolder, "sharing", O_RDWR);
+    const int file = openat(kFolder, sharing::file_of_page("sharing").c_str(), O_RDWR);
     must(file >= 0 && pwrite(file, bytes.data(), bytes.size(), kHead) == static_cast<ssize_t>(bytes.size()));
     close(file);
     const std::uint64_t now = trace::now_ns();

@@ -19,6 +19,8 @@ namespace {
 
 using namespace lms::sharing;
 
+const std::string kFile = file_of_page("page");
+
 struct Folder {
     Folder() : number(::open(scratch.path().c_str(), O_RDONLY | O_DIRECTORY)) { REQUIRE(number >= 0); }
     ~Folder() { ::close(number); }
@@ -123,14 +125,14 @@ TEST_CASE("sharing page: who only looks sees all and leaves no trace") {
     const pid_t killed = other(folder, 8, false);
     support::end_of_child(killed);
     const auto now = static_cast<std::uint64_t>(lms::util::Clock::now().time_since_epoch().count());
-    const std::string before = folder.scratch.get("page");
+    const std::string before = folder.scratch.get(kFile);
     auto seen = look_at_page(folder.number, "page", problem);
     CHECK(problem == "");
     REQUIRE(seen.tenants.size() == 1);
     CHECK(page->is_own(seen.tenants[0]));
     CHECK(seen.tenants[0].tenant.allocated_bytes == 7);
     CHECK_FALSE(seen.takes_turns);
-    CHECK(folder.scratch.get("page") == before);
+    CHECK(folder.scratch.get(kFile) == before);
     REQUIRE(page->pass_turn(0, word_of({seen.tenants[0].slot, now, 1'000'000})));
     page->take_turns_until(now + 60'000'000'000);
     CHECK_FALSE(look_at_page(folder.number, "page", problem).takes_turns);
@@ -138,7 +140,7 @@ TEST_CASE("sharing page: who only looks sees all and leaves no trace") {
     seen = look_at_page(folder.number, "page", problem);
     CHECK(seen.takes_turns);
     CHECK(seen.holder == seen.tenants[0].slot);
-    REQUIRE(::chmod(folder.scratch.path("page").c_str(), 0666) == 0);
+    REQUIRE(::chmod(folder.scratch.path(kFile).c_str(), 0666) == 0);
     CHECK(look_at_page(folder.number, "page", problem).tenants.empty());
     CHECK(problem == "has mode 0666, expected 0600");
 }
@@ -214,15 +216,15 @@ TEST_CASE("sharing page: what a process left that was killed while it made the p
 
 TEST_CASE("sharing page: a file of another owner, mode, size, kind or version is not used") {
     const Folder folder;
-    const std::string path = folder.scratch.path("page");
+    const std::string path = folder.scratch.path(kFile);
     REQUIRE(folder.open());
-    const std::string good = folder.scratch.get("page");
+    const std::string good = folder.scratch.get(kFile);
     const auto refused = [&](const std::string& bytes, mode_t mode = 0600) {
         ::unlink(path.c_str());
-        folder.scratch.put("page", bytes);
+        folder.scratch.put(kFile, bytes);
         ::chmod(path.c_str(), mode);
         CHECK_FALSE(folder.open());
-        CHECK(folder.scratch.get("page") == bytes);
+        CHECK(folder.scratch.get(kFile) == bytes);
         return folder.problem;
     };
     const std::string size = std::to_string(sizeof(PageLayout));
@@ -232,7 +234,7 @@ TEST_CASE("sharing page: a file of another owner, mode, size, kind or version is
     CHECK(refused(std::string(good.size(), 'x')) == "is no page of this program's");
     std::string other_version = good;
     other_version[8] = 1;
-    CHECK(refused(other_version) == "has version 1, expected 4");
+    CHECK(refused(other_version) == "has version 1, expected " + std::to_string(PageLayout::kVersion));
     ::unlink(path.c_str());
     ::symlink("/dev/zero", path.c_str());
     CHECK_FALSE(folder.open());
@@ -248,7 +250,7 @@ TEST_CASE("sharing page: a process in other name spaces counts as long as it has
     const Folder folder;
     const auto page = folder.open();
     REQUIRE((page && page->write({})));
-    const int file = ::openat(folder.number, "page", O_RDWR);
+    const int file = ::openat(folder.number, kFile.c_str(), O_RDWR);
     const auto put = [&](std::size_t at, std::uint64_t word) {
         const off_t place = static_cast<off_t>(offsetof(PageLayout, slots) + sizeof(PageSlot) + at);
         REQUIRE(::pwrite(file, &word, sizeof word, place) == sizeof word);
@@ -274,7 +276,7 @@ TEST_CASE("sharing page: with every byte made up, it costs at most being alone")
     const Folder folder;
     const auto page = folder.open();
     REQUIRE(page);
-    const int file = ::openat(folder.number, "page", O_RDWR);
+    const int file = ::openat(folder.number, kFile.c_str(), O_RDWR);
     for (unsigned seed = 0; seed < 2000; ++seed) {
         std::mt19937_64 random(seed);
         std::string bytes(sizeof(PageLayout), '\0');
