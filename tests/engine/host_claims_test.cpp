@@ -250,6 +250,32 @@ TEST_CASE("host claims: what a process frees, or held as it was killed, is other
 
 namespace {
 
+// Another process, which has said so.
+class Other {
+  public:
+    Other(const SmallMachine& machine, const sharing::Tenant& has) {
+        const int folder = ::open((machine.root() + "/proc").c_str(), O_RDONLY | O_DIRECTORY);
+        int ends[2];
+        REQUIRE(::pipe(ends) == 0);
+        process_ = support::start_child([&] {
+            std::string problem;
+            const auto page = sharing::SharingPage::open(folder, "host", problem);
+            if (!page || !page->write(has) || ::write(ends[1], "x", 1) != 1) ::_exit(1);
+            for (;;) ::pause();
+        });
+        char letter;
+        REQUIRE(::read(ends[0], &letter, 1) == 1);
+        for (const int each : {ends[0], ends[1], folder}) ::close(each);
+    }
+    ~Other() {
+        ::kill(process_, SIGKILL);
+        support::end_of_child(process_);
+    }
+
+  private:
+    pid_t process_;
+};
+
 // `helped`: while the program makes no calls, else by its own thread.
 void retained_copies_go_back(bool helped) {
     const std::uint64_t mine = promise_for(96), others = promise_for(48 + 48);
@@ -285,20 +311,25 @@ void retained_copies_go_back(bool helped) {
     REQUIRE(own().returnable_bytes > 4 * kGranule);
     const bool due_before = claims->is_due();
     CHECK_FALSE(due_before);
-    const auto context = reinterpret_cast<CUcontext>(&scene);
     if (helped) {
+        const auto context = reinterpret_cast<CUcontext>(&scene);
         constexpr char kUuid[16] = "host claims";
         scene.rig.session().share_by(
             executor::GpuShare::open(0, kUuid, {.shares = true}, machine.root() + "/proc"));
         program::context_seen(context, scene.rig.session().device());
         REQUIRE(scene.rig.session().wake(context) == CUDA_SUCCESS);
+        const std::uint64_t before = own().returnable_bytes;
         scene.rig.session().help_while_idle();
+        // However long the helper takes.
+        const Other lacks(machine, {.host = {.lacking_bytes = 4 * kGranule}});
+        while (own().returnable_bytes + 4 * kGranule > before) ::usleep(1000);
+        scene.check();
+        program::forget_context(context);
+        return;
     }
     other.go();
-    if (!helped) {
-        while (!claims->is_due()) ::usleep(1000);
-        scene.rig.session().give_back_host(claims->lacking_bytes());
-    }
+    while (!claims->is_due()) ::usleep(1000);
+    scene.rig.session().give_back_host(claims->lacking_bytes());
     CHECK(other.hear() == 'y');
     CHECK(own().promised_bytes <= mine + 4 * kGranule);
     // None are retained beyond what is left.
@@ -310,7 +341,6 @@ void retained_copies_go_back(bool helped) {
     CHECK(other.hear() == 'w');
     scene.check();
     machine.check();
-    program::forget_context(context);
 }
 
 }  // namespace
@@ -350,32 +380,6 @@ TEST_CASE("host claims: a smaller limit leaves on the GPU what the machine promi
     CHECK(on_gpu() <= 16 * kGranule);
     scene.check();
 }
-
-// Another process, which has said so.
-class Other {
-  public:
-    Other(const SmallMachine& machine, const sharing::Tenant& has) {
-        const int folder = ::open((machine.root() + "/proc").c_str(), O_RDONLY | O_DIRECTORY);
-        int ends[2];
-        REQUIRE(::pipe(ends) == 0);
-        process_ = support::start_child([&] {
-            std::string problem;
-            const auto page = sharing::SharingPage::open(folder, "host", problem);
-            if (!page || !page->write(has) || ::write(ends[1], "x", 1) != 1) ::_exit(1);
-            for (;;) ::pause();
-        });
-        char letter;
-        REQUIRE(::read(ends[0], &letter, 1) == 1);
-        for (const int each : {ends[0], ends[1], folder}) ::close(each);
-    }
-    ~Other() {
-        ::kill(process_, SIGKILL);
-        support::end_of_child(process_);
-    }
-
-  private:
-    pid_t process_;
-};
 
 TEST_CASE("host claims: processes that together ask for more than there is are not taken for made up") {
     const SmallMachine machine(1 << 20);
