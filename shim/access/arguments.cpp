@@ -18,10 +18,7 @@ namespace {
 // What the driver reads of a buffer, however large it is called.
 std::size_t bytes_of_parameters(const Layout& layout) {
     constexpr std::size_t kMost = 32764;
-    if (!layout.known) return kMost;
-    std::size_t end = 0;
-    for (const code::Parameter& each : layout.parameters) end = std::max(end, each.offset + each.bytes);
-    return end;
+    return layout.known ? layout.bytes() : kMost;
 }
 
 // What of a launch is looked at.

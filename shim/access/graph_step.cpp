@@ -28,9 +28,7 @@ namespace {
 bool copy_parameters(void** from, KernelStep& to) {
     const auto layout = layout_of(to.function);
     if (!layout->known) return false;
-    std::size_t end = 0;
-    for (const code::Parameter& each : layout->parameters) end = std::max(end, each.offset + each.bytes);
-    to.bytes.resize(end);
+    to.bytes.resize(layout->bytes());
     for (std::size_t i = 0; i < layout->parameters.size(); ++i) {
         const code::Parameter& each = layout->parameters[i];
         std::memcpy(&to.bytes[each.offset], from[i], each.bytes);
@@ -140,11 +138,15 @@ constexpr std::size_t kFew = 256;
 bool gets_room(CUstream stream, std::size_t steps) {
     std::uint64_t before = UINT64_MAX;
     for (auto since = util::Clock::now(); util::Clock::now() - since < bounds::kStalledWork;) {
-        if (program::capturing_anywhere()) return false;
         const std::uint64_t unfinished = session::unfinished_in(stream);
         if (steps <= kFew && unfinished + steps <= kFew) return true;
-        const CUresult status = device::driver().cuStreamQuery(stream);
-        if (status != CUDA_ERROR_NOT_READY) return status == CUDA_SUCCESS;
+        {
+            // A question would end what is captured.
+            const program::CapturesHeldOff held_off;
+            if (!held_off || program::capturing_anywhere()) return false;
+            const CUresult status = device::driver().cuStreamQuery(stream);
+            if (status != CUDA_ERROR_NOT_READY) return status == CUDA_SUCCESS;
+        }
         if (unfinished < before) since = util::Clock::now();
         before = unfinished;
         util::pause(bounds::kAhead);

@@ -1,5 +1,6 @@
 #include "shim/access/layouts.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "shim/access/code_registry.h"
@@ -93,6 +94,12 @@ Layout look(CUfunction function) {
 }
 
 }  // namespace
+
+std::size_t Layout::bytes() const {
+    std::size_t end = 0;
+    for (const code::Parameter& each : parameters) end = std::max(end, each.offset + each.bytes);
+    return end;
+}
 
 std::shared_ptr<const Layout> layout_of(CUfunction function) {
     {

@@ -19,6 +19,7 @@ struct Layout {
     std::string name;    // of the kernel; empty: the driver does not tell
     bool known = false;  // else the launch could hold anything
     std::vector<code::Parameter> parameters;
+    std::size_t bytes() const;        // up to the end of the last of them
     std::vector<const void*> owners;  // the module and the library it comes from, as far as the driver tells
     code::Addresses addresses = code::Addresses::Complete;  // in LMS_SAFETY=opaque; elsewhere nobody asks
     code::ParameterWords written =

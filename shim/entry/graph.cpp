@@ -1,5 +1,6 @@
 // Executable graphs: made, updated as a whole, launched, destroyed; graphs destroyed.
 #include <optional>
+#include <utility>
 
 #include "shim/access/graphs.h"
 #include "shim/device/driver_table.h"
@@ -181,8 +182,13 @@ CUresult launch(CUgraphExec exec, CUstream where, session::Call call) {
         access::note_graph_copies(exec);
         CUresult status = access::await_steps(exec, where);
         if (status != CUDA_SUCCESS || session::try_fast_path(where, whole, status)) return status;
-        const session::AsOne as_one = session::as_one(look());
-        const auto steps = as_one != session::AsOne::Fits ? access::steps_of(exec, where, as_one) : nullptr;
+        session::WorkingSet reach = look();
+        const session::AsOne as_one = session::as_one(reach);
+        if (as_one == session::AsOne::Fits)
+            return session::submit_after_look(
+                where, [&] { return std::move(reach); }, whole);
+        // Until room is found much may change: it is looked at anew.
+        const auto steps = access::steps_of(exec, where, as_one);
         if (!steps) return session::submit_after_look(where, look, whole);
         session::SubmittingPieces pieces(where);
         if (!pieces || program::capturing(where)) return session::submit_after_look(where, look, whole);

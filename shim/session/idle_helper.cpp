@@ -94,7 +94,9 @@ void IdleHelper::look() noexcept try {
     const program::ContextUse context(session_.context());
     if (!context || ended_ || !session_.awake()) return;
     if (session_.share()->is_left_to_helper()) session_.look_at_share(Session::Looks::Helper);
+    if (util::Clock::now() < host_look_at_) return;
     session_.look_at_host_claims();
+    host_look_at_ = util::Clock::now() + session_.host_look_is_due_in();
 } catch (const std::exception& problem) {
     log::debug("GPU {}: nothing given back: {}", session_.device(), problem.what());
 }

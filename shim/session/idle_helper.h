@@ -9,6 +9,8 @@
 #include <atomic>
 #include <thread>
 
+#include "shim/util/clock.h"
+
 namespace lms::session {
 
 class Session;
@@ -26,6 +28,7 @@ class IdleHelper {
     void look() noexcept;
 
     Session& session_;
+    util::Clock::time_point host_look_at_{};  // not before then: others' news come more often
     std::atomic<bool> ended_{false};
     std::thread thread_;
 };

@@ -260,7 +260,7 @@ class Session {
     // The same of host memory; `claims` outlive it.
     void claim_host_by(executor::HostClaims* claims);
     void give_back_host(std::uint64_t lacking_bytes);
-    // For a process whose program makes no calls: gives back what others lack, and when to look at that.
+    // Gives back what others lack; and when to, in a process whose program makes no calls.
     void look_at_host_claims();
     util::Clock::duration host_look_is_due_in();
     bool is_shared() const { return share_ && share_->is_shared(); }

@@ -255,11 +255,10 @@ bool gpus_are_shared() noexcept {
 void look_at_shares() {
     for (Session* session : sessions())
         if (session->awake() && session->share_is_due()) session->look_at_share();
-    executor::HostClaims* const claims = host_claims;
+    const executor::HostClaims* const claims = host_claims;
     if (claims == nullptr || !claims->is_due()) return;
-    const std::uint64_t lacking = claims->lacking_bytes();
     for (Session* session : sessions())
-        if (session->awake() && lacking > 0) session->give_back_host(lacking);
+        if (session->awake()) session->look_at_host_claims();
 }
 
 void context_ending(CUcontext context, program::ContextEnd& end) {
