@@ -6,6 +6,7 @@
 #include <functional>
 #include <thread>
 
+#include "tests/entry/gate.h"
 #include "tests/entry/rig.h"
 #include "tests/support/process.h"
 
@@ -127,6 +128,8 @@ FAMILY_TEST("exempt: nothing moves while a launch of such a library is unfinishe
     const Buffer out(kBuffer, 2);
     Crowd crowd;
     crowd.press();
+    crowd.bring_in(hidden);
+    crowd.bring_in(out);
     struct Map {
         alignas(64) std::uint64_t words[16] = {};
     } map;
@@ -135,19 +138,42 @@ FAMILY_TEST("exempt: nothing moves while a launch of such a library is unfinishe
     OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
     // Long enough that moves would fall into it.
     const auto pause = [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(100)); };
+    OK(cuLaunchHostFunc, stream, pause, nullptr);
     const CUdeviceptr to = out.at();
     const std::uint32_t zero = 0;
     const auto words = static_cast<std::uint32_t>(kBuffer / 4);
-    // The second time it is known.
+    within("libnccl.so.2",
+           [&] { EXPECT(launch("add_through", words, stream, to, map, zero, words) == CUDA_SUCCESS); });
+    crowd.press();
+    crowd.press();
+    OK(cuStreamSynchronize, stream);
+    EXPECT(out.holds(1));
+}
+
+// Its arguments show all that the kernel uses, so that of any other caller others' memory would move beside
+// it.
+FAMILY_TEST("exempt: nothing moves beside launches of such a library, the first and later ones") {
+    const Gpu gpu;
+    const Buffer beside(kBuffer, 1), in(kBuffer, 2), out(kBuffer, 3);
+    Crowd crowd;
+    crowd.press();
+    CUstream stream = nullptr;
+    OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
     for (int round = 0; round < 2; ++round) {
-        crowd.bring_in(hidden);
-        crowd.bring_in(out);
-        OK(cuLaunchHostFunc, stream, pause, nullptr);
+        for (const Buffer* const each : {&beside, &in, &out}) crowd.bring_in(*each);
+        Gate gate;
+        gate.hold_up(stream);
         within("libnccl.so.2",
-               [&] { EXPECT(launch("add_through", words, stream, to, map, zero, words) == CUDA_SUCCESS); });
-        crowd.press();
-        crowd.press();
+               [&] { EXPECT(launch("add", kWords, stream, out.at(), in.at(), 0u, kWords) == CUDA_SUCCESS); });
+        std::thread other([&] {
+            OK(cuCtxSetCurrent, gpu.context);
+            crowd.press();
+        });
+        std::this_thread::sleep_for(std::chrono::milliseconds(200));
+        EXPECT(on_device(beside.at(), kBuffer));
+        gate.open();
+        other.join();
         OK(cuStreamSynchronize, stream);
-        EXPECT(out.holds(1));
+        EXPECT(out.holds(2));
     }
 }
