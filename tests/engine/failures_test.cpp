@@ -485,5 +485,21 @@ TEST_CASE("failures: after a fault memory that was freed in stream order is not 
     CHECK(rig.session().allocate_on(stream, bytes, address) == CUDA_SUCCESS);
 }
 
+// Else each later map would name it, and be refused as well.
+TEST_CASE("failures: a peer that is refused is not let in to what is mapped later") {
+    Scene scene(options_of(Safety::Opaque));
+    scene.make(8);
+    constexpr CUdevice kPeer = 7;
+    scene.rig.gpu().fail(Call::Admit, 1, CUDA_ERROR_NOT_SUPPORTED);
+    CHECK(scene.rig.session().admit(kPeer) == CUDA_ERROR_NOT_SUPPORTED);
+    CHECK_FALSE(scene.rig.gpu().has_peer(kPeer));
+    CHECK(scene.rig.session().admit(kPeer) == CUDA_SUCCESS);
+    // Refused anew it keeps what it has.
+    scene.rig.gpu().fail(Call::Admit, 1, CUDA_ERROR_NOT_SUPPORTED);
+    CHECK(scene.rig.session().admit(kPeer) == CUDA_ERROR_NOT_SUPPORTED);
+    CHECK(scene.rig.gpu().has_peer(kPeer));
+    scene.check();
+}
+
 }  // namespace
 }  // namespace lms::fake

@@ -48,6 +48,30 @@ FAMILY_TEST("graph steps: nothing that other threads submit runs between them") 
     }
 }
 
+namespace {
+
+// Does `work` in another thread, again and again, while `body` runs.
+template <typename Work, typename Body>
+void beside(const Gpu& gpu, Work work, Body body) {
+    std::atomic<bool> done{false};
+    std::thread other([&] {
+        OK(cuCtxSetCurrent, gpu.context);
+        while (!done) work();
+    });
+    body();
+    done = true;
+    other.join();
+}
+
+// A graph that raises many, with `first` before that and `last` behind it.
+CUgraphExec framed(const Rise& rise, const Add& first, const Add& last) {
+    comes_after(rise.graph, rise.nodes.front(), add_kernel(rise.graph, first.params));
+    add_kernel(rise.graph, last.params, rise.nodes.back());
+    return instantiate(rise.graph);
+}
+
+}  // namespace
+
 FAMILY_TEST("graph steps: nor in the legacy stream, which waits for theirs") {
     const Gpu gpu;
     CUstream stream = nullptr;
@@ -56,24 +80,18 @@ FAMILY_TEST("graph steps: nor in the legacy stream, which waits for theirs") {
     const Buffer scratch(kBuffer, 100), in(kBuffer, 200), out(kBuffer, 1);
     const Rise rise(many);
     const Add first(scratch.at(), in.at(), 1), last(out.at(), scratch.at(), 0);
-    comes_after(rise.graph, rise.nodes.front(), add_kernel(rise.graph, first.params));
-    add_kernel(rise.graph, last.params, rise.nodes.back());
-    const CUgraphExec exec = instantiate(rise.graph);
-    std::atomic<bool> done{false};
-    std::thread other([&] {
-        OK(cuCtxSetCurrent, gpu.context);
-        while (!done) {
-            OK(cuMemsetD8Async, scratch.at(), 9, kBuffer, CU_STREAM_LEGACY);
-            OK(cuStreamSynchronize, CU_STREAM_LEGACY);
+    const CUgraphExec exec = framed(rise, first, last);
+    const auto set = [&] {
+        OK(cuMemsetD8Async, scratch.at(), 9, kBuffer, CU_STREAM_LEGACY);
+        OK(cuStreamSynchronize, CU_STREAM_LEGACY);
+    };
+    beside(gpu, set, [&] {
+        for (int i = 0; i < 20; ++i) {
+            OK(cuGraphLaunch, exec, stream);
+            OK(cuStreamSynchronize, stream);
+            EXPECT(out.read() == plus(pattern(kBuffer, 200), 1));
         }
     });
-    for (int i = 0; i < 20; ++i) {
-        OK(cuGraphLaunch, exec, stream);
-        OK(cuStreamSynchronize, stream);
-        EXPECT(out.read() == plus(pattern(kBuffer, 200), 1));
-    }
-    done = true;
-    other.join();
 }
 
 FAMILY_TEST("graph steps: nor a copy or set of memory that never moves") {
@@ -90,28 +108,22 @@ FAMILY_TEST("graph steps: nor a copy or set of memory that never moves") {
     const Rise rise(many);
     Add first(scratch, in.at(), 1), last(out.at(), scratch, 0);
     first.n = last.n = kSmallWords;
-    comes_after(rise.graph, rise.nodes.front(), add_kernel(rise.graph, first.params));
-    add_kernel(rise.graph, last.params, rise.nodes.back());
-    const CUgraphExec exec = instantiate(rise.graph);
-    std::atomic<bool> done{false};
-    std::thread other([&] {
-        OK(cuCtxSetCurrent, gpu.context);
-        while (!done) {
-            OK(cuMemsetD8Async, scratch, 9, kSmall, stream);
-            OK(cuMemcpyHtoDAsync_v2, scratch, pinned, kSmall, stream);
-            OK(cuMemsetD2D8Async, scratch, kSmall / 2, 9, kSmall / 2, 2, stream);
+    const CUgraphExec exec = framed(rise, first, last);
+    const std::vector<std::uint8_t> wanted = plus(pattern(kBuffer, 200), 1);
+    const auto write = [&] {
+        OK(cuMemsetD8Async, scratch, 9, kSmall, stream);
+        OK(cuMemcpyHtoDAsync_v2, scratch, pinned, kSmall, stream);
+        OK(cuMemsetD2D8Async, scratch, kSmall / 2, 9, kSmall / 2, 2, stream);
+        OK(cuStreamSynchronize, stream);
+    };
+    beside(gpu, write, [&] {
+        for (int i = 0; i < 20; ++i) {
+            OK(cuGraphLaunch, exec, stream);
             OK(cuStreamSynchronize, stream);
+            const std::vector<std::uint8_t> read = out.read();
+            EXPECT(std::equal(read.begin(), read.begin() + kSmall, wanted.begin()));
         }
     });
-    const std::vector<std::uint8_t> wanted = plus(pattern(kBuffer, 200), 1);
-    for (int i = 0; i < 20; ++i) {
-        OK(cuGraphLaunch, exec, stream);
-        OK(cuStreamSynchronize, stream);
-        const std::vector<std::uint8_t> read = out.read();
-        EXPECT(std::equal(read.begin(), read.begin() + kSmall, wanted.begin()));
-    }
-    done = true;
-    other.join();
 }
 
 namespace {
@@ -173,6 +185,57 @@ BODY(more_launches_than_a_queue_holds_nodes_of) {
 
 TEST_CASE("graph steps: several launches behind what the launching thread holds up") {
     run_both("more_launches_than_a_queue_holds_nodes_of", Driver::Simulated, {{"SIMCUDA_GRAPH_BYTES", "0"}});
+}
+
+// What is allowed may have changed since the node was made.
+BODY(refused_first_node) {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const Many many;
+    const Rise rise(many);
+    launch_whole(instantiate(rise.graph), stream);
+    OK(cuStreamSynchronize, stream);
+    EXPECT(many.rose(in_place_can_be() ? 1 : 0));
+}
+
+TEST_CASE("graph steps: a graph whose first node is refused by itself is launched whole") {
+    run_both("refused_first_node", Driver::Simulated, {{"SIMCUDA_FAIL", "cuLaunchKernel:1=1"}});
+}
+
+// As a whole it waits for what it lacks before any of it is submitted; by itself the second node waits for
+// the first, which may use anything.
+FAMILY_TEST("graph steps: an opaque kernel in a graph that fits, behind what the launching thread holds up") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const Many many;
+    Crowd crowd;
+    std::vector<std::unique_ptr<Add>> adds;
+    const CUgraph graph = new_graph();
+    struct Map {
+        alignas(64) std::uint64_t words[16] = {};
+    } map;
+    map.words[2] = ~many[0].at();
+    CUdeviceptr out = many[1].at();
+    std::uint32_t zero = 0, words = kWords;
+    void* arguments[] = {&out, &map, &zero, &words};
+    CUDA_KERNEL_NODE_PARAMS hidden{};
+    hidden.func = kernel("add_through");
+    hidden.gridDimX = (kWords + 255) / 256;
+    hidden.gridDimY = hidden.gridDimZ = hidden.blockDimY = hidden.blockDimZ = 1;
+    hidden.blockDimX = 256;
+    hidden.kernelParams = arguments;
+    CUgraphNode last = add_kernel(graph, hidden);
+    for (unsigned i = 2; i < 6; ++i) {
+        adds.push_back(std::make_unique<Add>(many[i].at(), many[i].at(), 1));
+        last = add_kernel(graph, adds.back()->params, last);
+    }
+    const CUgraphExec exec = instantiate(graph);
+    crowd.press();
+    crowd.bring_in(many[0]);
+    Gate gate;
+    EXPECT(returns(exec, stream, gate));
+    EXPECT(many[1].read() == pattern(kBuffer, 0));
+    EXPECT(many[5].read() == plus(pattern(kBuffer, 5), 1));
 }
 
 FAMILY_TEST("graph steps: a copy within host memory does not hold up the caller") {

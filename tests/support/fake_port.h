@@ -15,6 +15,7 @@
 #include <mutex>
 #include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -83,8 +84,9 @@ class FakePort final : public device::Port {
     CUresult map_for(Address address, std::uint64_t bytes, CUmemGenericAllocationHandle handle,
                      std::span<const CUmemAccessDesc>) override;
     CUresult set_access(Address address, std::uint64_t bytes, std::span<const CUmemAccessDesc>) override;
-    bool add_peer(CUdevice) override { return true; }
-    void remove_peer(CUdevice) override {}
+    bool add_peer(CUdevice device) override { return peers_.insert(device).second; }
+    void remove_peer(CUdevice device) override { peers_.erase(device); }
+    bool has_peer(CUdevice device) const { return peers_.contains(device); }
     CUresult admit(Address address, std::uint64_t bytes, Place place) override;
     CUresult pin(std::uint64_t bytes, Address& host) override;
     CUresult unpin(Address host) override;
@@ -222,6 +224,7 @@ class FakePort final : public device::Port {
     Memory memory_;
     std::vector<std::pair<Address, std::uint64_t>> owed_;  // unmaps to be tried again
     std::vector<CUmemGenericAllocationHandle> unreleased_;
+    std::set<CUdevice> peers_;
     CUcontext context_ = nullptr;
     std::map<Address, CUcontext> pinned_;  // host memory, and the context that it goes with
     bool settle(Lock& lock);
