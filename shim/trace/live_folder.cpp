@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 
 #include "shim/util/bounds.h"
 #include "shim/util/clock.h"
@@ -28,12 +29,9 @@ bool is_ours(int folder) {
            (status.st_mode & (S_IRWXG | S_IRWXO)) == 0;
 }
 
-int open_below(const char* base) {
-    char path[512];
-    const int length = std::snprintf(path, sizeof path, "%s/lmsshim-%u", base, geteuid());
-    if (length < 0 || length >= static_cast<int>(sizeof path)) return -1;
-    mkdir(path, S_IRWXU);
-    const int folder = ::open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+int open_ours(const std::string& path) {
+    mkdir(path.c_str(), S_IRWXU);
+    const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (folder >= 0 && is_ours(folder)) return folder;
     if (folder >= 0) ::close(folder);
     return -1;
@@ -93,11 +91,26 @@ std::unique_ptr<LivePage> read_page(int folder, const char* name) {
 
 }  // namespace
 
+// Jobs of cron and of `su` have no XDG_RUNTIME_DIR, and are to be found beside those of a shell that has one:
+// /run/user/UID by systemd (pam_systemd(8)).
+std::vector<std::string> live_folder_places(const char* runtime, uid_t user) {
+    const std::string own = "/lmsshim-" + std::to_string(user);
+    std::vector<std::string> places;
+    if (runtime != nullptr && runtime[0] == '/') places.push_back(runtime + own);
+    places.push_back("/run/user/" + std::to_string(user) + own);
+    places.push_back("/dev/shm" + own);
+    return places;
+}
+
 LiveFolder::LiveFolder() noexcept : folder_(-1) {
     const util::KeepErrno keep;
-    const char* const runtime = secure_getenv("XDG_RUNTIME_DIR");
-    if (runtime != nullptr && runtime[0] == '/') folder_ = open_below(runtime);
-    if (folder_ < 0) folder_ = open_below("/dev/shm");
+    try {
+        for (const std::string& place : live_folder_places(secure_getenv("XDG_RUNTIME_DIR"), geteuid())) {
+            folder_ = open_ours(place);
+            if (is_open()) return;
+        }
+    } catch (const std::exception&) {  // out of memory
+    }
 }
 
 LiveFolder::~LiveFolder() {

@@ -1,5 +1,6 @@
 // The folder in which processes under the shim have their live pages, a file each: lmsshim-<uid> in
-// XDG_RUNTIME_DIR, or in /dev/shm. It is its user's alone; one that others may enter or own is not used.
+// XDG_RUNTIME_DIR, in /run/user/<uid>, or in /dev/shm. It is its user's alone; one that others may enter or
+// own is not used.
 #pragma once
 
 #include <sys/types.h>
@@ -54,6 +55,10 @@ class LiveFolder {
 
     int folder_;
 };
+
+// Where it may be, the first that can be used. `runtime` is XDG_RUNTIME_DIR, or null. May throw
+// std::bad_alloc.
+std::vector<std::string> live_folder_places(const char* runtime, uid_t user);
 
 // Its file's name.
 std::string name_of(const LivePage& page);

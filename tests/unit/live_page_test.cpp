@@ -60,6 +60,14 @@ pid_t killed_after(const std::string& stats_path, std::uint64_t launches) {
 
 }  // namespace
 
+TEST_CASE("live folder: a shell and a job of cron look in the same places") {
+    using Places = std::vector<std::string>;
+    CHECK(live_folder_places("/run/user/7", 7) ==
+          Places{"/run/user/7/lmsshim-7", "/run/user/7/lmsshim-7", "/dev/shm/lmsshim-7"});
+    CHECK(live_folder_places(nullptr, 7) == Places{"/run/user/7/lmsshim-7", "/dev/shm/lmsshim-7"});
+    CHECK(live_folder_places("not/absolute", 7) == live_folder_places(nullptr, 7));
+}
+
 TEST_CASE("live page: what a process counts is seen by others while it runs") {
     const Runtime runtime;
     int ends[2];
