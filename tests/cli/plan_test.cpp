@@ -44,6 +44,10 @@ TEST_CASE("plan: wrong use is told in one line, with what was found and what is 
     check_refused("plan x --gpu v100,16G", "--gpu=v100,16G: expected NAME,MEMORY,LINK");
     check_refused("plan x --context much", "--context=much: expected a size");
     check_refused("plan x --kernel-ms -1", "--kernel-ms");
+    check_refused("plan x --seconds 3", "--seconds is for a program");
+    check_refused("plan x --sim-memory 3G", "--sim-memory is for a program");
+    check_refused("plan --size 3 -- true", "--size is for a recorded step");
+    check_refused("plan README.md --size 3", "README.md: no recorded step, and --size is for one");
     check_refused("run --limit 50% true", "--limit=50%: expected a size in bytes");
     check_refused("run --sim --limit 0% true", "--limit=0%: expected a share from 1% to 100%");
     check_refused("run --sim --limit 5x% true", "--limit=5x%: expected a share");
@@ -82,7 +86,9 @@ TEST_CASE("plan: of a recorded step, for a list of GPUs: text, JSON and a page")
     CHECK(html.find("<polyline") != std::string::npos);
     CHECK(html.ends_with("</html>\n"));
     CHECK(html.find("<script") == std::string::npos);
-    CHECK(lms(two + " --html /nowhere/plan.html").status == 125);
+    const Result nowhere = lms(two + " --html /nowhere/plan.html");
+    CHECK(nowhere.status == 125);
+    CHECK(nowhere.err == "lms plan: --html /nowhere/plan.html: No such file or directory\n");
     // Those that are known.
     CHECK(nlohmann::json::parse(lms("plan " + kStep + " --size 16 --json").out)["gpus"].size() > 10);
 }

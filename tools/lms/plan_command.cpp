@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "shim/util/units.h"
 #include "tools/lms/exit_codes.h"
 #include "tools/lms/first_steps.h"
+#include "tools/lms/html_file.h"
 #include "tools/lms/open_trace.h"
 #include "tools/lms/pages.h"
 #include "tools/lms/plan.h"
@@ -45,6 +45,8 @@ std::optional<Workload> read_workload(const PlanOptions& options, int& status) {
             return {};
         }
         load = read_step(options.path, *options.size, problem);
+    } else if (options.size) {
+        problem = fmt::format("{}: no recorded step, and --size is for one", options.path);
     } else {
         auto trace = open_trace(options.path, "plan");
         if (trace) load = workload_of(std::move(trace), problem);
@@ -72,14 +74,6 @@ std::string link_text(const TargetGpu& gpu) {
 
 std::string time_text(double seconds) {
     return seconds < 1 ? fmt::format("{:.4g} ms", seconds * 1e3) : fmt::format("{:.4g} s", seconds);
-}
-
-bool write_page(const std::string& path, const std::string& page) {
-    std::ofstream file(path);
-    file << page;
-    if (file.flush()) return true;
-    fail_plan(kCannotSetUp, fmt::format("{}: cannot be written", path));
-    return false;
 }
 
 void print_plan(const Workload& load, const std::vector<Planned>& rows) {
@@ -149,6 +143,16 @@ std::string refuse(const PlanOptions& options) {
     if (options.path.empty() == options.command.empty())
         return options.path.empty() ? "nothing to plan; expected a trace, a recorded step, or -- PROGRAM"
                                     : fmt::format("{} and a program; expected one of the two", options.path);
+    const auto is_for = [&](bool given, const char* option, const char* what) {
+        if (given && problem.empty()) problem = fmt::format("--{} is for {}", option, what);
+    };
+    if (options.path.empty()) {
+        is_for(options.size.has_value(), "size", "a recorded step");
+    } else {
+        is_for(options.seconds > 0, "seconds", "a program");
+        is_for(!options.memory.empty(), "sim-memory", "a program");
+    }
+    if (!problem.empty()) return problem;
     if (is_the_trace(options.html, options.path))
         return fmt::format("--html {}: that is what is planned", options.html);
     return {};
@@ -167,7 +171,8 @@ int plan(const PlanOptions& options) {
     const PlanWith with{util::parse_bytes(options.context), usual_speed()};
     std::vector<Planned> rows;
     for (const TargetGpu& gpu : gpus) rows.push_back(plan_on(*load, gpu, with));
-    if (!options.html.empty() && !write_page(options.html, html_plan(*load, rows, with))) return kCannotSetUp;
+    if (!options.html.empty() && !write_html("plan", options.html, html_plan(*load, rows, with)))
+        return kCannotSetUp;
     if (options.as_json) {
         Json all{{"kernel_times", load->times->source()},
                  {"steps", load->step_ends.size()},

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <ranges>
@@ -11,6 +10,7 @@
 #include "tools/lms/analysis.h"
 #include "tools/lms/exit_codes.h"
 #include "tools/lms/findings.h"
+#include "tools/lms/html_file.h"
 #include "tools/lms/open_trace.h"
 #include "tools/lms/pages.h"
 #include "tools/lms/progress.h"
@@ -236,14 +236,9 @@ int report(const ReportOptions& options) {
     std::vector<std::string> sentences = limiting(all, cost);
     sentences.push_back(lacking(all));
     sentences.push_back(advice(all, findings));
-    if (!options.html.empty()) {
-        std::ofstream file(options.html);
-        file << html_report(*trace, all, sentences, findings);
-        if (!file.flush()) {
-            to_stderr("lms report: cannot write {}\n", options.html);
-            return kCannotSetUp;
-        }
-    }
+    if (!options.html.empty() &&
+        !write_html("report", options.html, html_report(*trace, all, sentences, findings)))
+        return kCannotSetUp;
     if (options.as_json) {
         fmt::print("{}", text_of(json_of(all, sentences, findings, cost)));
     } else {

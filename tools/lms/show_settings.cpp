@@ -14,7 +14,11 @@ namespace lms::tool {
 
 void show_settings(bool as_json) {
     std::vector<std::string> problems;
-    const Settings current = parse_settings([](const char* variable) { return getenv(variable); }, problems);
+    Settings current = parse_settings([](const char* variable) { return getenv(variable); }, problems);
+    if (std::string problem; policy::find(current.policy, problem) == nullptr) {
+        problems.push_back(fmt::format("LMS_POLICY={}: {}; lru serves", current.policy, problem));
+        current.policy = "lru";
+    }
     auto json = nlohmann::ordered_json::array();
     for (const Setting& setting : settings_table()) {
         const std::string value = setting.show(current);
@@ -33,8 +37,6 @@ void show_settings(bool as_json) {
         }
     }
     if (as_json) fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
-    if (std::string problem; policy::find(current.policy, problem) == nullptr)
-        problems.push_back(fmt::format("LMS_POLICY={}: {}; lru serves", current.policy, problem));
     for (const std::string& problem : problems) to_stderr("lms: {}\n", problem);
     for (const std::string& problem : unknown_variables(environ)) to_stderr("lms: {}\n", problem);
 }
