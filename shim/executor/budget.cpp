@@ -5,6 +5,7 @@
 #include "shim/executor/gpu_share.h"
 #include "shim/executor/placement.h"
 #include "shim/util/bounds.h"
+#include "shim/util/clock.h"
 
 namespace lms::executor {
 
@@ -66,7 +67,9 @@ std::uint64_t default_reserve(std::uint64_t total_bytes) {
     return std::min<std::uint64_t>(total_bytes / 64, 512ull << 20);
 }
 
-CUresult refresh_budget(Core& core, SessionLock& lock) {
+namespace {
+
+CUresult look_at_budget(Core& core, std::uint64_t& budget, SessionLock& lock) LMS_LOCKED {
     Look now{};
     const CUresult status = look(core, lock, now);
     if (status != CUDA_SUCCESS) return status;
@@ -74,12 +77,31 @@ CUresult refresh_budget(Core& core, SessionLock& lock) {
     const std::uint64_t total =
         limit > 0 ? now.info.total_bytes : capped(core.settings, now.info.total_bytes);
     const std::uint64_t reserve = reserve_of(core.settings, now.info.total_bytes);
-    std::uint64_t budget = minus(total, reserve + now.held_by_others);
+    budget = minus(total, reserve + now.held_by_others);
     if (const std::uint64_t most = most_bytes(core, limit); most > 0)
         budget = std::min(budget, std::max(most, least_budget(core, most)));
+    return status;
+}
+
+}  // namespace
+
+CUresult refresh_budget(Core& core, SessionLock& lock) {
+    std::uint64_t budget = 0;
+    const CUresult status = look_at_budget(core, budget, lock);
+    if (status != CUDA_SUCCESS) return status;
     core.engine.set_budget(budget);
     settle_host(core);
     return status;
+}
+
+void look_for_room(Core& core, SessionLock& lock) {
+    const auto now = util::Clock::now();
+    if (now < core.next_look_for_room) return;
+    core.next_look_for_room = now + bounds::kRoomLook;
+    std::uint64_t budget = 0;
+    if (look_at_budget(core, budget, lock) != CUDA_SUCCESS || budget <= core.engine.budget_bytes()) return;
+    core.engine.set_budget(budget);
+    settle_host(core);
 }
 
 void note_levels(Core& core) {

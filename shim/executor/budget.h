@@ -23,6 +23,10 @@ std::uint64_t default_reserve(std::uint64_t total_bytes);
 // driver call.
 CUresult refresh_budget(Core& core, SessionLock& lock) LMS_LOCKED;
 
+// Raises the budget to what processes that know nothing of this one have given back since; looks once a
+// second at most. Drops `lock` around the driver call.
+void look_for_room(Core& core, SessionLock& lock) LMS_LOCKED;
+
 class GpuShare;
 // Looks at what other processes have of the GPU, and brings granted_bytes and the budget up to date. `in_use`
 // as GpuShare::Levels has it. Drops `lock` around driver calls.

@@ -24,6 +24,7 @@
 #include "shim/executor/session_lock.h"
 #include "shim/program/address_book.h"
 #include "shim/telemetry/telemetry.h"
+#include "shim/util/clock.h"
 #include "shim/util/host_memory.h"
 #include "shim/util/mutex.h"
 #include "shim/util/settings.h"
@@ -111,6 +112,7 @@ struct Core {
     HostClaims::Part host_part LMS_GUARDED;
     // What it may take of a GPU that others use too; 0: they do not.
     std::uint64_t granted_bytes LMS_GUARDED = 0;
+    util::Clock::time_point next_look_for_room LMS_GUARDED{};  // budget.h
     // The session's; null: the GPU is as if it were this process's alone.
     GpuShare* share LMS_GUARDED = nullptr;
 

@@ -174,7 +174,11 @@ bool Migrator::never_fits(std::span<const ChunkRequest> needs, SessionLock& lock
 Migrator::Step Migrator::step(std::span<const ChunkRequest> missing, SessionLock& lock) {
     const Residency& residency = core_.residency;
     GpuShare* const share = core_.share;
-    if (share && unlocked(lock, [&] { return share->is_due(); })) refresh_grant(core_, *share, lock);
+    if (share && unlocked(lock, [&] { return share->is_due(); })) {
+        refresh_grant(core_, *share, lock);
+    } else {
+        look_for_room(core_, lock);
+    }
     poll_completions(core_, lock);
     if (!must_drain(core_)) free_completed(core_, lock);
     look_at_earlier_work(core_, lock);

@@ -3,6 +3,7 @@
 
 #include <numeric>
 
+#include "shim/util/clock.h"
 #include "tests/engine/rig.h"
 
 namespace lms::fake {
@@ -24,6 +25,7 @@ void use_in_turn(Rig& rig, int count, std::uint64_t granules, int rounds, Watch&
         rig.gpu().finish(rig.gpu().mark(stream));
         watch(buffers);
     }
+    for (const Region& region : buffers) CHECK(rig.session().free(region.address) == CUDA_SUCCESS);
     CHECK(rig.gpu().violation() == "");
 }
 
@@ -97,6 +99,33 @@ TEST_CASE("budget: what the program is told of its memory") {
         check_free(meminfo == MemInfo::Enlarged ? total - 580 * unit : 0);
         REQUIRE(rig.session().free(second) == CUDA_SUCCESS);
         check_free(total - 80 * unit);
+    }
+}
+
+TEST_CASE("budget: what a program without the shim gives back is used, though nothing is refused") {
+    for (const bool maps_host : {true, false}) {
+        RigOptions options;
+        options.granules = 128;
+        options.maps_host = maps_host;
+        Rig rig(options);
+        const std::uint64_t half = 64 * options.granularity;
+        const auto take_outside = [&](std::uint64_t bytes) {
+            rig.gpu().with_memory([&](Memory& memory) { memory.take_outside(bytes); });
+        };
+        std::uint64_t most = 0;
+        const auto watch = [&](const std::vector<Region>& buffers) {
+            std::uint64_t sum = 0;
+            for (const Region& region : buffers) sum += rig.on_device(region);
+            most = std::max(most, sum);
+        };
+        take_outside(half);
+        rig.session().look_at_budget();
+        use_in_turn(rig, 16, 8, 2, watch);
+        CHECK(most <= half);
+        take_outside(0);
+        const auto deadline = util::Clock::now() + std::chrono::seconds(30);
+        while (most <= half && util::Clock::now() < deadline) use_in_turn(rig, 16, 8, 1, watch);
+        CHECK(most > half);
     }
 }
 
