@@ -62,13 +62,15 @@ CUresult DriverPort::probe() {
 // refuse nodes without processors (NVIDIA/nccl#2190).
 template <typename Attribute>
 void DriverPort::probe_host_memory(const Attribute& attribute) {
+    const int any = attribute(CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+    const int by_node = attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+    // A process apart takes seconds to begin on a GPU.
+    if (!any && !by_node) return;
     const ToldApart told = told_apart(device_);
     remaps_were_seen_to_wait_ = told.remaps_wait;
     if (!told.may_probe) return;
-    if (attribute(CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
-        probe_host_location({CU_MEM_LOCATION_TYPE_HOST, 0}))
-        return;
-    if (!attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)) return;
+    if (any && probe_host_location({CU_MEM_LOCATION_TYPE_HOST, 0})) return;
+    if (!by_node) return;
     for (const int node : util::numa_nodes_by_preference(attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID)))
         if (probe_host_location({CU_MEM_LOCATION_TYPE_HOST_NUMA, node})) return;
 }

@@ -51,7 +51,8 @@ std::string_view verdict_of(std::string_view answer) {
 
 bool is_kept(std::string_view whole) {
     const std::string_view answer = verdict_of(whole);
-    return answer == kWorksInPlace || answer == kDied || answer.starts_with(kNotInPlace);
+    return answer == kWorksInPlace || answer == kNotMapped || answer == kDied ||
+           answer.starts_with(kNotInPlace);
 }
 
 std::string answer_for(CUdevice device) {

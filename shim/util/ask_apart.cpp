@@ -118,12 +118,15 @@ bool await(int descriptor, Clock::time_point deadline) {
     }
 }
 
-// It has nothing more to say, and may hang in a driver on its way out, also once it is to end. By its number
-// alone it is not ended: that may be another's by now.
-void end(const Starter& starter) {
+// It has nothing more to say. What it has of a GPU is free once it has ended, `by_itself` where it may take
+// the time for that: it may hang in a driver on its way out, also once it is to end. By its number alone it
+// is not ended: that may be another's by now.
+void end(const Starter& starter, bool by_itself) {
     if (starter.descriptor >= 0) {
-        syscall(SYS_pidfd_send_signal, starter.descriptor, SIGKILL, nullptr, 0);
-        await(starter.descriptor, Clock::now() + bounds::kEndedApart);
+        if (!by_itself || !await(starter.descriptor, Clock::now() + bounds::kEndsApart)) {
+            syscall(SYS_pidfd_send_signal, starter.descriptor, SIGKILL, nullptr, 0);
+            await(starter.descriptor, Clock::now() + bounds::kEndedApart);
+        }
         close(starter.descriptor);
     }
     // Orphans may be this process's to reap: it is the first of a container, say.
@@ -155,13 +158,13 @@ std::optional<std::string> ask_apart(const std::vector<std::string>& command,
     if (pipe2(ends, O_CLOEXEC) != 0) return std::nullopt;
     std::vector<std::string> words = command, set = environment(variables);
     const std::vector<char*> argv = pointers(words), envp = pointers(set);
-    const auto starter = std::make_unique<Starter>(Starter{argv.data(), envp.data(), ends[1]});
+    const std::unique_ptr<Starter> starter(new Starter{argv.data(), envp.data(), ends[1]});
     const bool started = start_apart(*starter);
     close(ends[1]);
     std::optional<std::string> said;
     if (started) {
         said = read_line(ends[0], bound);
-        end(*starter);
+        end(*starter, said != kLate);
     }
     close(ends[0]);
     return said;

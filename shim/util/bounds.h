@@ -51,6 +51,8 @@ constexpr auto kTrial = 1s;
 
 // A process that asks the driver in our place: on a loaded machine it may begin late.
 constexpr auto kAskedApart = 20s;
+// Its end by itself once it has answered: a context takes tenths of a second to go.
+constexpr auto kEndsApart = 5s;
 // Its end, after the signal to end: it may hang in the driver.
 constexpr auto kEndedApart = 1s;
 // A process that holds the live folder's lock: one that runs holds it for less.
@@ -91,6 +93,8 @@ constexpr auto kAlone = 24h;
 // for one that has none, which is only to be seen to live (sharing/page.h, kUnseen).
 constexpr auto kIdleHostLook = 200ms;
 constexpr auto kIdleHostWrite = 15s;
+// Whether programs without the shim have given back memory of a GPU that is too small.
+constexpr auto kRoomLook = 1s;
 // What the host has left, where that decides about more than one block.
 constexpr auto kHostLook = 100ms;
 // Whether others have given back host memory, or stopped asking for it.

@@ -85,6 +85,14 @@ TEST_CASE("ask apart: who has said a line is ended") {
     while (state_of(*said) != 0 && state_of(*said) != 'Z') std::this_thread::yield();
 }
 
+// What it has of a GPU is free then.
+TEST_CASE("ask apart: who has said a line has the time to end by itself") {
+    const Scratch scratch;
+    const std::string path = scratch.path("over");
+    CHECK(ask_apart({"/bin/sh", "-c", "echo one; sleep 0.2; : >" + path}, {}) == "one");
+    CHECK(std::filesystem::exists(path));
+}
+
 TEST_CASE("ask apart: the environment, less what loads or sets the shim") {
     setenv("LMS_LIMIT", "5", 1);
     setenv("LD_AUDIT", "", 1);
