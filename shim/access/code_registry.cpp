@@ -90,12 +90,20 @@ void kernel_given(CUfunction function, CUmodule module, const char* name) {
     if (!driver_tells_layouts()) loaded_code().named(function, {name, module});
 }
 
+// A function in a context does not tell of which library it is.
 void kernel_given(CUkernel kernel, CUlibrary library, const char* name) {
-    if (!driver_tells_layouts()) loaded_code().named(kernel, {name, library});
+    loaded_code().named(kernel, {name, library});
 }
 
 void kernel_given(CUfunction function, CUkernel kernel) {
-    if (!driver_tells_layouts()) loaded_code().same(function, kernel, current_context());
+    // One that was enumerated has not been asked for by its name.
+    if (CUlibrary library = loaded_code().kernel(kernel) ? nullptr : library_of(kernel))
+        loaded_code().named(kernel, {name_of(reinterpret_cast<CUfunction>(kernel)), library});
+    loaded_code().same(function, kernel, current_context());
+}
+
+void module_given(CUmodule module, CUlibrary library) {
+    loaded_code().became(module, library, current_context());
 }
 
 CodeEnd::CodeEnd(const void* handle) : code_(loaded_code().unloaded(handle)), variables_(forget(code_)) {}
@@ -112,8 +120,15 @@ void context_code_gone(CUcontext context) {
 CUmodule module_of(CUlibrary library) {
     CUmodule module = nullptr;
     if (driver().cuLibraryGetModule(&module, library) != CUDA_SUCCESS) return nullptr;
-    loaded_code().became(module, library, current_context());
+    module_given(module, library);
     return module;
+}
+
+CUlibrary library_of(CUkernel kernel) {
+    CUlibrary library = nullptr;
+    const bool told = device::driver_has(device::Entry::cuKernelGetLibrary) &&
+                      driver().cuKernelGetLibrary(&library, kernel) == CUDA_SUCCESS;
+    return told ? library : nullptr;
 }
 
 CUcontext context_of(CUfunction function) {

@@ -21,10 +21,12 @@ void code_loaded(CUmodule module, const void* image);
 void code_loaded(CUlibrary library, const void* image);
 void code_loaded_from(CUmodule module, const char* path);
 void code_loaded_from(CUlibrary library, const char* path);
-// The driver has given this kernel, or its function in the current context.
+// The driver has given this kernel, or its function in the current context, or the module that a library is
+// there.
 void kernel_given(CUfunction function, CUmodule module, const char* name);
 void kernel_given(CUkernel kernel, CUlibrary library, const char* name);
 void kernel_given(CUfunction function, CUkernel kernel);
+void module_given(CUmodule module, CUlibrary library);
 
 // Forgets all that is known of a module or library, around the call that unloads it (afterwards others may
 // have its handle), or of those of a context that is gone: layouts and variables too.
@@ -45,6 +47,9 @@ CUmodule module_of(CUlibrary library);
 
 // The context that a function's module was loaded into; null: that is not known.
 CUcontext context_of(CUfunction function);
+
+// The library of a CUkernel, which `kernel` may be; null: the driver does not tell.
+CUlibrary library_of(CUkernel kernel);
 
 // Whether the driver tells layouts itself.
 bool driver_tells_layouts();

@@ -42,29 +42,33 @@ std::vector<const void*> owners_of(CUfunction function) {
     std::vector<const void*> owners;
     CUmodule module = nullptr;
     if (device::driver().cuFuncGetModule(&module, function) == CUDA_SUCCESS) owners.push_back(module);
-    if (!driver_tells_layouts()) {
-        if (const auto known = loaded_code().kernel(function)) owners.push_back(known->owner);
-        return owners;
-    }
-    CUlibrary library = nullptr;
-    if (device::driver().cuKernelGetLibrary(&library, reinterpret_cast<CUkernel>(function)) == CUDA_SUCCESS)
+    if (const auto known = loaded_code().kernel(function)) {
+        if (known->owner != module) owners.push_back(known->owner);
+    } else if (const CUlibrary library = library_of(reinterpret_cast<CUkernel>(function))) {
         owners.push_back(library);
+    }
     return owners;
 }
 
+// To each query a handle of the other kind may be one that has no parameters: cuda.h names no other error. So
+// that of its own kind is believed, and the other where it tells of some.
 bool ask_driver(CUfunction function, std::vector<code::Parameter>& parameters) {
     const device::Driver& driver = device::driver();
-    if (ask([&](std::size_t index, std::size_t* offset,
-                std::size_t* bytes) { return driver.cuFuncGetParamInfo(function, index, offset, bytes); },
-            parameters)) {
-        return true;
-    }
-    parameters.clear();
-    return ask(
-        [&](std::size_t index, std::size_t* offset, std::size_t* bytes) {
-            return driver.cuKernelGetParamInfo(reinterpret_cast<CUkernel>(function), index, offset, bytes);
-        },
-        parameters);
+    const auto as_function = [&](std::size_t index, std::size_t* offset, std::size_t* bytes) {
+        return driver.cuFuncGetParamInfo(function, index, offset, bytes);
+    };
+    const auto as_kernel = [&](std::size_t index, std::size_t* offset, std::size_t* bytes) {
+        return driver.cuKernelGetParamInfo(reinterpret_cast<CUkernel>(function), index, offset, bytes);
+    };
+    const auto first_of = [&](const auto& own, const auto& other) {
+        if (ask(own, parameters)) return true;
+        parameters.clear();
+        return ask(other, parameters) && !parameters.empty();
+    };
+    CUmodule module = nullptr;
+    const bool is_kernel = library_of(reinterpret_cast<CUkernel>(function)) != nullptr ||
+                           driver.cuFuncGetModule(&module, function) != CUDA_SUCCESS;
+    return is_kernel ? first_of(as_kernel, as_function) : first_of(as_function, as_kernel);
 }
 
 Layout look(CUfunction function) {

@@ -153,6 +153,12 @@ CUresult cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
         [&](CUfunction found) { access::kernel_given(found, kernel); });
 }
 
+CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
+    return entry::get(
+        pMod, [&] { return driver().cuLibraryGetModule(pMod, library); },
+        [&](CUmodule became) { access::module_given(became, library); });
+}
+
 CUresult cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod, const char* name) {
     return entry::get_variable(
         dptr, bytes,

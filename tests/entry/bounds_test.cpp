@@ -1,9 +1,11 @@
 // A region that the program divides itself: launches hold the parts that their code shows them to access, to
 // the last byte, and what lies beside moves meanwhile.
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "tests/entry/gate.h"
+#include "tests/entry/overlay/record.h"
 #include "tests/support/kernels.h"
 
 using namespace rig;
@@ -31,6 +33,12 @@ constexpr std::size_t kPartBytes = 3 * kGranule + 2 * kPartEdge;
 constexpr unsigned kPartWords = kPartBytes / sizeof(std::uint32_t);
 constexpr std::size_t kPartStep = 6 * kGranule;
 constexpr std::size_t kParts = kRegionBytes / kPartStep;
+
+std::string name_of(CUkernel kernel) {
+    const char* name = nullptr;
+    OK(cuKernelGetName, &name, kernel);
+    return name;
+}
 
 struct DividedRegion {
     DividedRegion() {
@@ -103,6 +111,53 @@ FAMILY_TEST("bounds: a launch holds the part that it works on, and nothing else 
     for (std::size_t i = 0; i < kParts; ++i)
         std::memcpy(expected.data() + at(i), parts[i].data(), kPartBytes);
     EXPECT(got == expected);
+}
+
+OVERLAY_TEST("bounds: of a library's kernel, however its function is asked for", "library-functions") {
+    const Gpu gpu;
+    overlay::record().tells_apart = true;
+    const auto load = [] {
+        CUlibrary library = nullptr;
+        OK(cuLibraryLoadData, &library, kPartKernels.c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0);
+        return library;
+    };
+    const auto kernel = [&] {
+        CUkernel found = nullptr;
+        OK(cuLibraryGetKernel, &found, load(), "add_to");
+        return found;
+    };
+    const auto enumerated = [&] {
+        std::array<CUkernel, 2> kernels{};
+        OK(cuLibraryEnumerateKernels, kernels.data(), 2, load());
+        return kernels[name_of(kernels[0]) == "add_to" ? 0 : 1];
+    };
+    const auto function_of = [&](CUkernel of) {
+        CUfunction function = nullptr;
+        OK(cuKernelGetFunction, &function, of);
+        return function;
+    };
+    const auto of_module = [&] {
+        CUmodule module = nullptr;
+        CUfunction function = nullptr;
+        OK(cuLibraryGetModule, &module, load());
+        OK(cuModuleGetFunction, &function, module, "add_to");
+        return function;
+    };
+    std::vector<std::uint8_t> expected = pattern(kRegionBytes, 1);
+    DividedRegion region;
+    for (const CUfunction function : {function_of(enumerated()), function_of(kernel()),
+                                      reinterpret_cast<CUfunction>(kernel()), of_module()}) {
+        region.add_to = function;
+        for (std::size_t i = 0; i < kParts; ++i) {
+            region.add(i, 1, nullptr);
+            EXPECT(region.is_resident(i));
+            const auto at = static_cast<std::size_t>(region.part(i) - region.buffer.at());
+            std::vector<std::uint32_t> words = words_of_part(expected, at);
+            for (std::uint32_t& word : words) ++word;
+            std::memcpy(expected.data() + at, words.data(), kPartBytes);
+        }
+    }
+    EXPECT(region.buffer.read() == expected);
 }
 
 // Each part is written in one stream alone, and read in its own.

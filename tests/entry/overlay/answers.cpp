@@ -417,14 +417,27 @@ static bool without_layouts() {
     return set && set[0] == '1';
 }
 
+static bool is_kernel(const void* handle) {
+    CUlibrary library = nullptr;
+    return SIM(cuKernelGetLibrary)(&library, static_cast<CUkernel>(const_cast<void*>(handle))) ==
+           CUDA_SUCCESS;
+}
+
 CUresult cuFuncGetParamInfo(CUfunction function, std::size_t index, std::size_t* offset, std::size_t* bytes) {
-    return without_layouts() ? CUDA_ERROR_NOT_SUPPORTED
-                             : SIM(cuFuncGetParamInfo)(function, index, offset, bytes);
+    if (without_layouts()) return CUDA_ERROR_NOT_SUPPORTED;
+    if (overlay_record.tells_apart && is_kernel(function)) return CUDA_ERROR_INVALID_VALUE;
+    return SIM(cuFuncGetParamInfo)(function, index, offset, bytes);
 }
 
 CUresult cuKernelGetParamInfo(CUkernel kernel, std::size_t index, std::size_t* offset, std::size_t* bytes) {
-    return without_layouts() ? CUDA_ERROR_NOT_SUPPORTED
-                             : SIM(cuKernelGetParamInfo)(kernel, index, offset, bytes);
+    if (without_layouts()) return CUDA_ERROR_NOT_SUPPORTED;
+    if (overlay_record.tells_apart && !is_kernel(kernel)) return CUDA_ERROR_INVALID_VALUE;
+    return SIM(cuKernelGetParamInfo)(kernel, index, offset, bytes);
+}
+
+CUresult cuFuncGetModule(CUmodule* module, CUfunction function) {
+    if (overlay_record.tells_apart && is_kernel(function)) return CUDA_ERROR_INVALID_HANDLE;
+    return SIM(cuFuncGetModule)(module, function);
 }
 
 // ---- sharing

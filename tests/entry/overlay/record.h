@@ -19,6 +19,7 @@ struct Record {
     int green_uses = 0;          // of green contexts while they were another thread's
     unsigned block = 0;          // threads of a block of legacy launches
     bool strange_nodes = false;  // nodes are said to be of a type that cuda.h does not know
+    bool tells_apart = false;    // a kernel has no parameters as a function, nor a function as a kernel
     bool keeps_streams = false;  // cuStreamDestroy answers CUDA_ERROR_UNKNOWN
 };
 
