@@ -94,6 +94,7 @@ class MoveTrial::Memory {
 
     Address address() const { return base_; }
     Address device_alias() const { return given_ ? given_->alias : base_ + port_.granularity(); }
+    bool is_followed_by_device() const { return !given_; }
     Address host_alias() const { return base_ + 2 * port_.granularity(); }
     // Where an evicted chunk's contents are: mapped, or pinned.
     Address on_host() const { return mapped_ ? host_alias() : pinned_ + 2 * bytes_; }
@@ -144,7 +145,11 @@ class MoveTrial::Run {
         if (mapped_) {
             then("reading in place", &Run::read_in_place);
             then("a set in place", &Run::set_in_place);
+            // Where a kernel may run, calls may wait as well.
             if (kernel_) then("a kernel in place", &Run::kernel_in_place);
+            if (kernel_) then("a copy behind a kernel in place", &Run::copy_behind_kernel);
+            if (kernel_ && memory_.is_followed_by_device())
+                then("a copy of host and device memory", &Run::copy_across);
             then("a copy in place", &Run::copy_in_place);
         }
         then("a move back", &Run::move_back);
@@ -237,6 +242,37 @@ class MoveTrial::Run {
                 return Outcome::Failed;
             return all(finish(Direction::In), [&] { return compare(); });
         });
+    }
+    // As a program's synchronous copy, in the order of the legacy stream.
+    Outcome copy_behind_kernel() {
+        constexpr std::uint32_t kRounds = 16;
+        std::uint64_t address = memory_.address();
+        std::uint32_t count = words_ - 1, added = 3;
+        void* parameters[] = {&address, &count, &added};
+        if (const Outcome written = write(memory_.address(), 4); written != Outcome::Right) return written;
+        for (std::uint32_t round = 0; round < kRounds; ++round) {
+            if (driver().cuLaunchKernel(kernel_, words_ / kPerBlock, 1, 1, kPerBlock, 1, 1, 0, nullptr,
+                                        parameters, nullptr) != CUDA_SUCCESS)
+                return Outcome::Failed;
+        }
+        for (std::uint32_t i = 0; i < count; ++i) expected_[i] += kRounds * added;
+        expected_[count] += kRounds * count;
+        const Outcome copied = read_and_compare(memory_.address());
+        // Where the copy did not wait for them the kernels run still, on what is about to be given back.
+        return driver().cuStreamSynchronize(nullptr) == CUDA_SUCCESS ? copied : Outcome::Failed;
+    }
+    // One range that begins in the one and ends in the other.
+    Outcome copy_across() {
+        const Address range = memory_.address() + port_.granularity() - bytes_ / 2;
+        expected_ = words(5);
+        return driver().cuMemcpyHtoD_v2(range, expected_.data(), bytes_) == CUDA_SUCCESS
+                   ? read_and_compare(range)
+                   : Outcome::Failed;
+    }
+    Outcome read_and_compare(Address from) {
+        std::vector<std::uint32_t> found(words_);
+        if (driver().cuMemcpyDtoH_v2(found.data(), from, bytes_) != CUDA_SUCCESS) return Outcome::Failed;
+        return found == expected_ ? Outcome::Right : Outcome::Wrong;
     }
     Outcome copy_in_place() {
         return all(write(memory_.address(), 3), [&] { return compare(); });

@@ -42,6 +42,8 @@ const Driver kDrivers[] = {
     {"one-bus-address"},
     {"less-than-free", "less-than-free", true, false, 4. / 3},
     {"less-accessible", "less-accessible", true, false, 4. / 3},
+    {"mixed-copies-fail", "mixed-copies-fail", true, true},
+    {"mapped-copies-early", "mapped-copies-early", true, true},
     {"mappings-apart"},
     {"several",
      "host-sets-lost,copies-queue,unmap-drains,access-not-ready,launches-overlap,one-queue,host-copies-"

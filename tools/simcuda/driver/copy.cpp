@@ -125,8 +125,9 @@ std::uint64_t pitched_span(std::uint64_t width, unsigned element_bytes, std::uin
 
 CopyEnd device_end(const Context& context, CUdeviceptr address, std::uint64_t span) {
     bool host = false;
+    bool device = false;
     const bool covered = memory_map().covers(address, span, [&](const Region& region) {
-        host = host || region.on_host();
+        (region.on_host() ? host : device) = true;
         return region.accessible(context.device());
     });
     // What a graph allocates has its address before it is there.
@@ -134,6 +135,7 @@ CopyEnd device_end(const Context& context, CUdeviceptr address, std::uint64_t sp
     if (!host) return {Place::Device, address};
     require(!is(Perverse::HostCopiesFail) || memory_map().find(address)->kind != Region::Kind::Mapping,
             CUDA_ERROR_INVALID_VALUE);
+    require(!is(Perverse::MixedCopiesFail) || !device, CUDA_ERROR_INVALID_VALUE);
     return {Place::Pinned, reinterpret_cast<std::uint64_t>(to_host(address))};
 }
 
@@ -238,7 +240,9 @@ bool is_plain_host(const CopyEnd& end) {
 
 // False: it is for the stream.
 bool done_early(const CopyOp& copy) {
-    if (!is(Perverse::HostCopiesEarly) || !is_plain_host(copy.from) || !is_plain_host(copy.to)) return false;
+    if (on_device(copy.from) || on_device(copy.to)) return false;
+    const bool plain = is_plain_host(copy.from) && is_plain_host(copy.to);
+    if (!is(plain ? Perverse::HostCopiesEarly : Perverse::MappedCopiesEarly)) return false;
     return Transfer(copy).step(total(copy) + 4);
 }
 

@@ -68,10 +68,10 @@ bool parse_fail(std::string_view text, std::vector<FailRule>& out) {
 
 // In the order of Perverse.
 constexpr std::string_view kPerverse[] = {
-    "host-create-crashes", "host-copies-fail",  "host-sets-lost",   "moves-lose",      "copies-queue",
-    "unmap-drains",        "access-not-ready",  "launches-overlap", "one-queue",       "host-copies-early",
-    "host-writes-lost",    "host-atomics-lost", "copies-block",     "one-bus-address", "less-than-free",
-    "less-accessible",     "mappings-apart"};
+    "host-create-crashes", "host-copies-fail",  "host-sets-lost",      "moves-lose",      "copies-queue",
+    "unmap-drains",        "access-not-ready",  "launches-overlap",    "one-queue",       "host-copies-early",
+    "host-writes-lost",    "host-atomics-lost", "copies-block",        "one-bus-address", "less-than-free",
+    "less-accessible",     "mixed-copies-fail", "mapped-copies-early", "mappings-apart"};
 
 bool parse_perverse(std::string_view text, unsigned& out) {
     unsigned found = 0;

@@ -43,7 +43,10 @@ enum class Perverse : unsigned {
                      // an MPS server's
     LessAccessible,  // less-accessible: so much can be made, but access to it is "not ready" for good, as was
                      // seen under WSL
-    MappingsApart,   // mappings-apart: access is set, and memory unmapped, of one mapping at a time
+    MixedCopiesFail,    // mixed-copies-fail: copies refuse a range that leads to host and to device memory
+    MappedCopiesEarly,  // mapped-copies-early: copies between host memory and addresses that lead to it wait
+                        // for nothing
+    MappingsApart,      // mappings-apart: access is set, and memory unmapped, of one mapping at a time
 };
 
 struct Knobs {
