@@ -72,6 +72,31 @@ CUresult copy_from_array(CUdeviceptr to, CUarray from, std::size_t offset, std::
     });
 }
 
+// What it calls the host's may be managed.
+template <typename Form>
+CUresult copy_in_to_array(CUarray to, std::size_t offset, const void* from, std::size_t bytes,
+                          CUstream handle = nullptr) {
+    Transfer whole = made<Form>(TransferKind::ToArray, 0, address_of(from), bytes, handle);
+    whole.array = to;
+    whole.array_offset = offset;
+    return submit(whole, [](const Transfer& part) {
+        return Form::real_in(part.handle, part.array, part.array_offset,
+                             reinterpret_cast<const void*>(part.from), part.bytes);
+    });
+}
+
+template <typename Form>
+CUresult copy_out_of_array(void* to, CUarray from, std::size_t offset, std::size_t bytes,
+                           CUstream handle = nullptr) {
+    Transfer whole = made<Form>(TransferKind::FromArray, address_of(to), 0, bytes, handle);
+    whole.array = from;
+    whole.array_offset = offset;
+    return submit(whole, [](const Transfer& part) {
+        return Form::real_in(part.handle, reinterpret_cast<void*>(part.to), part.array, part.array_offset,
+                             part.bytes);
+    });
+}
+
 // 2D and 3D copies.
 template <typename Form, typename Descriptor>
 CUresult copy_box(const Descriptor* copy, CUstream handle = nullptr) {
@@ -127,6 +152,17 @@ LMS_FORMS(cuMemcpyDtoA_v2, _ptds,
 LMS_FORMS(cuMemcpyAtoD_v2, _ptds,
           (CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount),
           return copy_from_array<Form>(dstDevice, srcArray, srcOffset, ByteCount);)
+
+LMS_FORMS(cuMemcpyHtoA_v2, _ptds, (CUarray dstArray, size_t dstOffset, const void* srcHost, size_t ByteCount),
+          return copy_in_to_array<Form>(dstArray, dstOffset, srcHost, ByteCount);)
+LMS_FORMS(cuMemcpyHtoAAsync_v2, _ptsz,
+          (CUarray dstArray, size_t dstOffset, const void* srcHost, size_t ByteCount, CUstream hStream),
+          return copy_in_to_array<Form>(dstArray, dstOffset, srcHost, ByteCount, hStream);)
+LMS_FORMS(cuMemcpyAtoH_v2, _ptds, (void* dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount),
+          return copy_out_of_array<Form>(dstHost, srcArray, srcOffset, ByteCount);)
+LMS_FORMS(cuMemcpyAtoHAsync_v2, _ptsz,
+          (void* dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream),
+          return copy_out_of_array<Form>(dstHost, srcArray, srcOffset, ByteCount, hStream);)
 
 #define LMS_BOX_COPY(symbol, descriptor) \
     LMS_FORMS(symbol, _ptds, (const descriptor* pCopy), return copy_box<Form>(pCopy);)

@@ -185,6 +185,49 @@ OVERLAY_TEST("arrays: copies between them and evicted buffers, also larger than 
     EXPECT(d.holds(3));
 }
 
+FAMILY_TEST("arrays: what a copy calls the host's may be a buffer that is evicted", "array-host-copies") {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    CUarray array = nullptr;
+    CUDA_ARRAY_DESCRIPTOR descriptor{kBuffer / 16, 0, CU_AD_FORMAT_UNSIGNED_INT32, 4};
+    OK(cuArrayCreate_v2, &array, &descriptor);
+    Buffer source(kBuffer, 1);
+    Buffer target(kBuffer, 2);
+    Crowd crowd;
+    std::uint32_t seed = 10;
+    // What is there on the host as well is not what is copied, nor what stays.
+    const auto check = [&](auto&& in, auto&& out) {
+        source.fill(++seed);
+        target.fill(100);
+        crowd.evict(source);
+        EXPECT(in(reinterpret_cast<const void*>(source.at())) == CUDA_SUCCESS);
+        crowd.evict(target);
+        crowd.bring_in(target);
+        EXPECT(out(reinterpret_cast<void*>(target.at())) == CUDA_SUCCESS);
+        OK(cuStreamSynchronize, stream);
+        crowd.evict(target);
+        EXPECT(target.holds(seed));
+    };
+    const auto wait = [](CUresult status, CUstream in) {
+        OK(cuStreamSynchronize, in);
+        return status;
+    };
+    check([&](const void* from) { return CU(cuMemcpyHtoA_v2)(array, 0, from, kBuffer); },
+          [&](void* to) { return CU(cuMemcpyAtoH_v2)(to, array, 0, kBuffer); });
+    check([&](const void* from) { return CU(cuMemcpyHtoA_v2_ptds)(array, 0, from, kBuffer); },
+          [&](void* to) { return CU(cuMemcpyAtoH_v2_ptds)(to, array, 0, kBuffer); });
+    check(
+        [&](const void* from) {
+            return wait(CU(cuMemcpyHtoAAsync_v2)(array, 0, from, kBuffer, stream), stream);
+        },
+        [&](void* to) { return CU(cuMemcpyAtoHAsync_v2)(to, array, 0, kBuffer, stream); });
+    check(
+        [&](const void* from) {
+            return wait(CU(cuMemcpyHtoAAsync_v2_ptsz)(array, 0, from, kBuffer, stream), stream);
+        },
+        [&](void* to) { return CU(cuMemcpyAtoHAsync_v2_ptsz)(to, array, 0, kBuffer, stream); });
+}
+
 OVERLAY_TEST("decompression: it finds its operands on the device, and none that cannot be", "decompression") {
     const Gpu gpu;
     const CUstream stream = new_stream();
