@@ -250,7 +250,7 @@ std::optional<Extent> extent_of(TableRegistry& all, Address address) LMS_REQUIRE
 }
 
 void read_words(const StridedRegion& to, const StridedRegion& from, Effect effect) {
-    if (session::managed_bounds().end == 0 || bytes_of(to) == 0) return;
+    if (!may_be_tables() || bytes_of(to) == 0) return;
     const std::vector<PointerWord> words = Search(effect == Effect::Adds).words(to, from);
     TableRegistry& all = table_registry();
     if (words.empty() && !table_words_seen.load()) return;
@@ -276,6 +276,10 @@ bool is_reserved_by_program(Address address) {
 
 }  // namespace
 
+bool may_be_tables() {
+    return session::managed_bounds().end != 0 || table_registry().end.load() != 0;
+}
+
 bool is_host_memory(Address address) {
     if (session::session_at(address)) return false;
     unsigned int type = CU_MEMORYTYPE_DEVICE;
@@ -299,7 +303,7 @@ void note_word(Address at, std::uint64_t value, Effect effect) {
 }
 
 void note_copy(const StridedRegion& to, const StridedRegion& from, Effect effect) {
-    if (session::managed_bounds().end == 0 || bytes_of(to) == 0) return;
+    if (!may_be_tables() || bytes_of(to) == 0) return;
     TableRegistry& all = table_registry();
     if (!any_tables()) return;
     const auto allocation = allocation_of(to);
@@ -321,7 +325,7 @@ void note_copy(const StridedRegion& to, const StridedRegion& from, Effect effect
 }
 
 void note_transfer(const StridedRegion& to, const StridedRegion& from, Effect effect) {
-    if (session::managed_bounds().end == 0 || bytes_of(to) == 0) return;
+    if (!may_be_tables() || bytes_of(to) == 0) return;
     if (is_host_memory(from.begin)) {
         read_words(to, from, effect);
     } else {

@@ -37,6 +37,10 @@ inline bool any_tables() {
     return table_words_seen.load() || table_variables_seen.load();
 }
 
+// Whether there is memory that addresses may lead to: managed, or other device memory, in which addresses of
+// managed memory may come yet.
+bool may_be_tables();
+
 // Whether that is the host's memory by what the driver says, and the host's to read.
 bool is_host_memory(engine::Address address);
 

@@ -94,7 +94,7 @@ bool too_large(Ranges ranges) {
 }
 
 CUresult noted(CUresult status, CUstream stream, util::FunctionRef<void()> note) {
-    if (status != CUDA_SUCCESS || session::managed_bounds().end == 0) return status;
+    if (status != CUDA_SUCCESS || !access::may_be_tables()) return status;
     guarded([&] {
         if (!program::capturing(stream)) note();
         return CUDA_SUCCESS;

@@ -43,6 +43,24 @@ FAMILY_TEST("names: a table holds a pointer to just before the lowest buffer") {
     OK(cuCtxSynchronize);
 }
 
+FAMILY_TEST("names: a table that leads to another was written before there was a buffer") {
+    const Gpu gpu;
+    constexpr unsigned kTableWords = 16;
+    CUdeviceptr first = 0, second = 0;
+    OK(cuMemAlloc_v2, &first, kTableWords * sizeof(std::uint32_t));
+    OK(cuMemAlloc_v2, &second, kTableWords * sizeof(std::uint32_t));
+    OK(cuMemcpyHtoD_v2, first, &second, sizeof second);
+    const Buffer in(kBuffer, 1);
+    const Buffer out(kBuffer, 9);
+    Crowd crowd;
+    const CUdeviceptr pointer = in.at();
+    OK(cuMemcpyHtoD_v2, second, &pointer, sizeof pointer);
+    crowd.evict(in);
+    EXPECT(launch("add", kTableWords, nullptr, out.at(), first, 0u, kTableWords) == CUDA_SUCCESS);
+    EXPECT(in.resident());
+    OK(cuCtxSynchronize);
+}
+
 FAMILY_TEST("names: a table that was freed holds nothing, whatever its memory is next") {
     const Gpu gpu;
     const Buffer a(kBuffer, 1);
