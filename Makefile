@@ -154,7 +154,9 @@ $(BUILD)/obj/%.o: $(BUILD)/obj/%.cpp
 
 # Tests are compiled more often than they run.
 $(BUILD)/obj/tests/%.o: CXXFLAGS = -O1 -g1
-$(call every_obj,$(SHIM_SRC) $(POLICY_SRC)): OBJ_FLAGS = $(HIDDEN) $(LIBUNWIND_INC)
+# The program's threads may have small stacks.
+SMALL_FRAMES := -Wframe-larger-than=8192 -fstack-clash-protection
+$(call every_obj,$(SHIM_SRC) $(POLICY_SRC)): OBJ_FLAGS = $(HIDDEN) $(LIBUNWIND_INC) $(SMALL_FRAMES)
 # A sanitizer's runtime looks names up before it is ready for code that it has made.
 $(call every_obj,shim/device/loader.cpp $(wildcard shim/entry/interpose/*.cpp)): OBJ_FLAGS += $(UNSANITIZED)
 $(call every_obj,$(SIM_DRIVER_SRC) $(SIM_RUNTIME_SRC) $(SIM_NVML_SRC)): OBJ_FLAGS = $(HIDDEN)

@@ -64,11 +64,11 @@ struct SearchPath {
     std::vector<std::string> last;   // the default folders, searched after the cache
 };
 
-// The loader tells its search path for the main program, with $ORIGIN expanded and LD_LIBRARY_PATH as it was
-// read at process start, whatever happened to the environment since.
-SearchPath search_path() {
+// The loader tells its search path for what is loaded as `name`, null: the main program, with $ORIGIN
+// expanded and LD_LIBRARY_PATH as it was read at process start, whatever happened to the environment since.
+SearchPath search_path(const char* name) {
     SearchPath path;
-    void* program = dlopen(nullptr, RTLD_LAZY | RTLD_NOLOAD);
+    void* program = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
     if (program == nullptr) return path;
     Dl_serinfo size{};
     if (dlinfo(program, RTLD_DI_SERINFOSIZE, &size) == 0) {
@@ -87,15 +87,27 @@ SearchPath search_path() {
     return path;
 }
 
+std::vector<std::string> loaded_libraries() {
+    std::vector<std::string> names;
+    const auto note = [](dl_phdr_info* info, std::size_t, void* into) {
+        if (info->dlpi_name && info->dlpi_name[0] == '/')
+            static_cast<std::vector<std::string>*>(into)->emplace_back(info->dlpi_name);
+        return 0;
+    };
+    dl_iterate_phdr(note, &names);
+    return names;
+}
+
 // The whole file, or what could be read of it.
 std::string read_file(const char* path) {
     const File file = open_file(path);
+    constexpr std::size_t kBlock = 64 << 10;  // the thread's stack may have no room for it
     std::string content;
-    char block[65536];
-    while (file != nullptr) {
-        const std::size_t bytes = std::fread(block, 1, sizeof block, file.get());
+    for (std::size_t end = 0; file != nullptr;) {
+        content.resize(end + kBlock);
+        const std::size_t bytes = std::fread(content.data() + end, 1, kBlock, file.get());
+        content.resize(end += bytes);
         if (bytes == 0) break;
-        content.append(block, bytes);
     }
     return content;
 }
@@ -137,10 +149,13 @@ std::vector<std::string> loader_candidates(std::string_view soname) {
     const auto consider_in = [&](const std::vector<std::string>& folders) {
         for (const std::string& folder : folders) consider(folder + "/" + std::string(soname));
     };
-    const SearchPath path = search_path();
+    const SearchPath path = search_path(nullptr);
     consider_in(path.first);
     for (const std::string& entry : cache_entries(read_file(kCacheFile), soname)) consider(entry);
     consider_in(path.last);
+    if (!found.empty()) return found;
+    // A driver that is not the machine's (NixOS, bundles) is where the libraries that use it say.
+    for (const std::string& library : loaded_libraries()) consider_in(search_path(library.c_str()).first);
     return found;
 }
 
