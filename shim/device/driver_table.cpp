@@ -13,6 +13,7 @@
 #include "shim/device/loader.h"
 #include "shim/device/locate.h"
 #include "shim/util/log.h"
+#include "shim/util/not_cancelled.h"
 #include "shim/util/settings.h"
 
 // The slots, in the order of the rows. Each starts at a stub of its own that loads the driver and goes on to
@@ -151,6 +152,7 @@ void fill_slots(void* handle) {
 
 void load() noexcept {
     loading = true;
+    const util::NotCancelled whole;
     try {
         if (auto found = find_driver()) publish(std::move(found));
         if (const Library* chosen = library.load()) fill_slots(chosen->handle);

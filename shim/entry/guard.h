@@ -6,6 +6,7 @@
 
 #include "shim/device/cuda_api.h"
 #include "shim/session/managed.h"
+#include "shim/util/not_cancelled.h"
 #include "shim/util/reserve.h"
 
 namespace lms::entry {
@@ -13,11 +14,12 @@ namespace lms::entry {
 // What the program is answered where a hook's body threw that.
 CUresult answer_to(const std::exception& error) noexcept;
 
-// Runs a hook's body; nothing it throws reaches the program. In a child of fork it is refused as CUDA does
-// there.
+// Runs a hook's body; nothing it throws reaches the program, and no thread is cancelled in it. In a child of
+// fork it is refused as CUDA does there.
 template <typename Body>
 CUresult guarded(Body&& body) noexcept {
     if (session::in_forked_child()) return CUDA_ERROR_NOT_INITIALIZED;
+    const util::NotCancelled whole;
     try {
         return body();
     } catch (const std::exception& error) {

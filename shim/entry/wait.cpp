@@ -20,13 +20,14 @@
 #include "shim/trace/writer.h"
 #include "shim/util/bounds.h"
 #include "shim/util/clock.h"
+#include "shim/util/not_cancelled.h"
 
 namespace lms::entry {
 namespace {
 
 using device::driver;
 
-// A trace is told of the wait that is made while it lives.
+// A trace is told of the wait that is made while it lives, which no cancellation ends.
 class WaitTold {
   public:
     WaitTold() : begin_ns_(trace::writer() ? trace::now_ns() : 0) {}
@@ -40,6 +41,7 @@ class WaitTold {
     WaitTold& operator=(const WaitTold&) = delete;
 
   private:
+    const util::NotCancelled whole_;
     static constexpr std::uint64_t kShortest = 10'000;  // or else there was nothing to wait for
 
     std::uint64_t begin_ns_;

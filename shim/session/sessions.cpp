@@ -95,7 +95,22 @@ bool uuid_of(CUdevice device, CUuuid& uuid) {
            device::driver().cuDeviceGetUuid(&uuid, device) == CUDA_SUCCESS;
 }
 
+// A child of fork has no sessions: what asks for none goes on to the driver, which refuses it there.
+void leave_to_parent() {
+    detail::forked = true;
+    session_registry().count = 0;
+    host_claims = nullptr;
+    detail::span_begin = detail::span_end = 0;
+    program::managed_views = false;
+}
+
+// Before there is what a child could find half done.
+void have_children_leave() {
+    [[maybe_unused]] static const int at_fork = pthread_atfork(nullptr, nullptr, leave_to_parent);
+}
+
 Session* open(CUdevice device, CUcontext context) {
+    have_children_leave();
     CUresult error = CUDA_SUCCESS;
     auto port = device::DriverPort::create_for(device, context, error);
     std::unique_ptr<Session> session;
@@ -277,21 +292,8 @@ void context_ending(CUcontext context, program::ContextEnd& end) {
     if (Session* const session = session_of(device)) session->context_ending(context, next);
 }
 
-namespace {
-
-// A child of fork has no sessions: what asks for none goes on to the driver, which refuses it there.
-void leave_to_parent() {
-    detail::forked = true;
-    session_registry().count = 0;
-    host_claims = nullptr;
-    detail::span_begin = detail::span_end = 0;
-    program::managed_views = false;
-}
-
-}  // namespace
-
 void context_made(CUcontext context, CUdevice device) {
-    [[maybe_unused]] static const int at_fork = pthread_atfork(nullptr, nullptr, leave_to_parent);
+    have_children_leave();
     const Session* const session = session_of(device);
     if (!session || session->awake() || !session->keeps_program_memory()) return;
     const device::InContext in_context(context);

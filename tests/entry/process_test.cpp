@@ -1,5 +1,6 @@
 // A process's life: children of fork, the end in any order, a launch under a lock that a callback needs.
 #include <dlfcn.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -26,6 +27,37 @@ CUresult of_driver() {
 }
 
 }  // namespace
+
+namespace {
+
+std::atomic<bool> allocated;
+
+void* allocate_to_be_cancelled(void* context) {
+    int before = 0;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    pthread_cancel(pthread_self());
+    pthread_setcancelstate(before, nullptr);
+    CUdeviceptr address = 0;
+    OK(cuCtxSetCurrent, static_cast<CUcontext>(context));
+    OK(cuMemAlloc_v2, &address, kBuffer);  // the first: the shim looks at the machine
+    allocated = true;
+    pthread_testcancel();
+    return nullptr;
+}
+
+}  // namespace
+
+FAMILY_TEST("process: a thread that is to be cancelled is so where the program lets it, not in the shim") {
+    const Gpu gpu;
+    CUcontext context = nullptr;
+    OK(cuCtxGetCurrent, &context);
+    pthread_t thread;
+    void* end = nullptr;
+    EXPECT(pthread_create(&thread, nullptr, allocate_to_be_cancelled, context) == 0);
+    EXPECT(pthread_join(thread, &end) == 0);
+    EXPECT(allocated);
+    EXPECT(end == PTHREAD_CANCELED);
+}
 
 BODY(process_fork) {
     const Gpu gpu;
