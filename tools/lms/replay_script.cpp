@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "shim/engine/chunking.h"
+#include "tools/lms/longest_times.h"
 
 namespace lms::tool {
 namespace {
@@ -29,8 +30,8 @@ std::uint64_t code_of(std::string_view kernel) {
 
 class Builder {
   public:
-    Builder(ReplayScript& script, std::optional<std::uint64_t> budget_bytes)
-        : script_(script), given_(budget_bytes.has_value()) {
+    Builder(ReplayScript& script, std::optional<std::uint64_t> budget_bytes, const LongestTimes& longest)
+        : script_(script), longest_(longest), given_(budget_bytes.has_value()) {
         if (given_) budget(*budget_bytes);
     }
 
@@ -105,6 +106,7 @@ class Builder {
                           .begin_ns = event.begin_ns,
                           .submitted_ns = event.end_ns,
                           .next_ns = event.end_ns,
+                          .longest_ns = longest_.of(event, bytes_of(event.touched)),
                           .touched = event.touched});
         script_.steps.push_back({.kind = Step::Kind::Work,
                                  .first = first,
@@ -184,9 +186,19 @@ class Builder {
         std::uint64_t submitted_ns;
         std::uint64_t next_ns;         // another begins
         std::uint64_t stalled_ns = 0;  // of the time between
+        std::uint64_t longest_ns;      // it can have run
         std::span<const trace::Touched> touched;
         std::uint64_t over_ns = 0;
     };
+
+    std::uint64_t bytes_of(std::span<const trace::Touched> touched) const {
+        std::uint64_t bytes = 0;
+        for (const trace::Touched& each : touched) {
+            const auto found = parts_.find(each.chunk);
+            if (found != parts_.end()) bytes += found->second.end - found->second.begin;
+        }
+        return bytes;
+    }
 
     // Whether a thread waited then that saw work end: what it saw in its first millisecond had mostly ended
     // before.
@@ -253,7 +265,8 @@ class Builder {
             if (filled != filled_ns_.end()) since = std::max(since, filled->second);
         }
         free_ns = std::max(free_ns, work.over_ns);
-        script_.steps[work.step].ran_ns = work.over_ns - std::min(since, work.over_ns);
+        script_.steps[work.step].ran_ns =
+            std::min(work.over_ns - std::min(since, work.over_ns), work.longest_ns);
     }
 
     void budget(std::uint64_t bytes) {
@@ -296,6 +309,7 @@ class Builder {
     }
 
     ReplayScript& script_;
+    const LongestTimes& longest_;
     bool given_;
     std::size_t pieces_ = 0;   // that were recorded, of buffers
     std::size_t touched_ = 0;  // of works
@@ -409,7 +423,8 @@ ReplayScript script_of(const Trace& trace, int device, std::optional<std::uint64
         if (is_granularity(gpu->granularity)) script.granularity = gpu->granularity;
         script.maps_host = gpu->maps_host;
     }
-    Builder builder(script, budget_bytes);
+    const LongestTimes longest(trace, device);
+    Builder builder(script, budget_bytes, longest);
     builder.expect(trace, device);
     // A budget is first told after the first allocation that it was for.
     const auto told = std::ranges::find_if(trace.events, [&](const trace::Event& event) {

@@ -5,12 +5,20 @@
 #include <algorithm>
 #include <cmath>
 #include <unordered_map>
+#include <vector>
 
 #include "shim/util/units.h"
 #include "tools/lms/open_trace.h"
 
 namespace lms::tool {
 namespace {
+
+// Not of none. Of an even number the lower one of the two in the middle.
+double median_of(std::vector<double>& values) {
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+    std::ranges::nth_element(values, middle);
+    return *middle;
+}
 
 class GivenTimes final : public KernelTimes {
   public:
@@ -25,11 +33,7 @@ class GivenTimes final : public KernelTimes {
 class MeasuredTimes final : public KernelTimes {
   public:
     MeasuredTimes(const Trace& trace, int device) {
-        struct Sum {
-            double ns = 0;
-            std::uint64_t samples = 0;
-        };
-        std::unordered_map<std::string_view, Sum> sums;
+        std::unordered_map<std::string_view, std::vector<double>> samples;
         for (const trace::Event& event : trace.events) {
             if (const auto* const gpu = std::get_if<trace::Gpu>(&event); gpu && gpu->device == device) {
                 name_ = gpu->name;
@@ -37,15 +41,17 @@ class MeasuredTimes final : public KernelTimes {
             }
             const auto* const time = std::get_if<trace::KernelTime>(&event);
             if (!time || time->device != device || time->end_ns < time->begin_ns) continue;
-            sums[time->kernel].ns += static_cast<double>(time->end_ns - time->begin_ns);
-            ++sums[time->kernel].samples;
+            samples[time->kernel].push_back(static_cast<double>(time->end_ns - time->begin_ns));
             ++samples_;
         }
+        // The first launch of a kernel may have waited for its code to be loaded.
+        std::unordered_map<std::string_view, double> usual;
+        for (auto& [kernel, each] : samples) usual[kernel] = median_of(each);
         for (const trace::Event& event : trace.events) {
             const auto* const launch = std::get_if<trace::Launch>(&event);
             if (!launch || launch->device != device) continue;
-            const auto sum = launch->kernel.empty() ? sums.end() : sums.find(launch->kernel);
-            ns_.push_back(sum == sums.end() ? -1 : sum->second.ns / static_cast<double>(sum->second.samples));
+            const auto known = launch->kernel.empty() ? usual.end() : usual.find(launch->kernel);
+            ns_.push_back(known == usual.end() ? -1 : known->second);
         }
     }
 
