@@ -218,7 +218,7 @@ TEST_CASE("trace file: whole blocks of a program that was killed, and lms report
     CHECK(report.status == 0);
     CHECK(report.out.find(" more nothing would have moved.") != std::string::npos);
     CHECK(report.err == "lms report: " + path +
-                            ": the program still runs or was killed: its last half second may be missing\n");
+                            ": the program still runs, was killed, or could not write: its end is missing\n");
 }
 
 TEST_CASE("trace file: one in which nothing is yet is not said to be of a run that nothing limited") {

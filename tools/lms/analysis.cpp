@@ -365,6 +365,12 @@ std::vector<std::pair<std::string, KernelUse>> kernels_by_time(const Analysis& a
     return kernels;
 }
 
+std::vector<std::pair<std::string, RegionUse>> regions_by_time(const Analysis& all) {
+    std::vector<std::pair<std::string, RegionUse>> regions(all.regions.begin(), all.regions.end());
+    std::ranges::stable_sort(regions, std::ranges::greater{}, [](const auto& one) { return one.second.ns; });
+    return regions;
+}
+
 std::optional<double> busy_share(const Analysis& all) {
     double ns = 0;
     for (const auto& [name, use] : all.kernels) ns += use.ns();

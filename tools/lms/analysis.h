@@ -116,6 +116,7 @@ void name_places(std::span<BufferGroup> groups);
 Analysis analyse(const Trace& trace);
 // Those that took longest first.
 std::vector<std::pair<std::string, KernelUse>> kernels_by_time(const Analysis& all);
+std::vector<std::pair<std::string, RegionUse>> regions_by_time(const Analysis& all);
 // How much of the run kernels took. Of several at once each counts: it may be above 1. None without samples.
 std::optional<double> busy_share(const Analysis& all);
 // Gives the same places the same names in both.

@@ -33,7 +33,7 @@ std::unique_ptr<Trace> open_trace(const std::string& path, const char* command) 
     if (!trace->stopped.empty())
         to_stderr("lms {}: {}: {}; what follows is not read\n", command, path, trace->stopped);
     if (!trace->ended && trace->stopped.empty())
-        to_stderr("lms {}: {}: the program still runs or was killed: its last half second may be missing\n",
+        to_stderr("lms {}: {}: the program still runs, was killed, or could not write: its end is missing\n",
                   command, path);
     if (is_midway(*trace))
         to_stderr(

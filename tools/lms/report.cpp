@@ -163,6 +163,10 @@ Json json_of(const Analysis& all, const std::vector<std::string>& sentences,
     return json;
 }
 
+std::string more_than(std::size_t rows) {
+    return rows > kRows ? fmt::format("and {} more (--json)\n", rows - kRows) : "";
+}
+
 std::string kernels(const Analysis& all) {
     const auto busy = busy_share(all);
     if (!busy) return {};
@@ -183,12 +187,14 @@ std::string regions(const Analysis& all) {
     if (all.regions.empty()) return {};
     std::string text = fmt::format("\n{:>9} {:>11} {:>9} {:>10} {:>10}  {}\n", "times", "ms", "stall ms",
                                    "to GPU", "to host", "region");
-    for (const auto& [name, use] : all.regions) {
+    // A program may name each of its steps.
+    const auto named = regions_by_time(all);
+    for (const auto& [name, use] : std::span(named).first(std::min(named.size(), kRows))) {
         text += fmt::format("{:>9} {:>11.1f} {:>9.1f} {:>10} {:>10}  {}\n", use.times,
                             static_cast<double>(use.ns) / 1e6, static_cast<double>(use.stall_ns) / 1e6,
                             format_bytes(use.bytes_in), format_bytes(use.bytes_out), name);
     }
-    return text;
+    return text + more_than(named.size());
 }
 
 std::string own_copies(const Analysis& all) {
@@ -216,8 +222,7 @@ std::string table(const Analysis& all) {
                             group.round_trips(), static_cast<double>(group.stall_ns) / 1e6,
                             group.call_site.empty() ? kUnknownPlace : group.call_site);
     }
-    if (all.places.size() > kRows) text += fmt::format("and {} more (--json)\n", all.places.size() - kRows);
-    return text;
+    return text + more_than(all.places.size());
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "shim/trace/demangle.h"
 #include "shim/util/units.h"
@@ -327,7 +328,10 @@ std::string region_table(const Analysis& all) {
     std::string text =
         "<table><tr><th>times</th><th>ms</th><th>stall ms</th><th>to GPU</th><th>to "
         "host</th><th>region</th></tr>";
-    for (const auto& [name, use] : all.regions) {
+    // A program may name each of its steps.
+    constexpr std::size_t kMostRows = 1000;
+    const auto named = regions_by_time(all);
+    for (const auto& [name, use] : std::span(named).first(std::min(named.size(), kMostRows))) {
         text +=
             fmt::format("<tr><td>{}</td><td>{:.1f}</td><td>{:.1f}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
                         use.times, static_cast<double>(use.ns) / 1e6, static_cast<double>(use.stall_ns) / 1e6,
