@@ -193,16 +193,19 @@ FAMILY_TEST("arrays: what a copy calls the host's may be a buffer that is evicte
     OK(cuArrayCreate_v2, &array, &descriptor);
     Buffer source(kBuffer, 1);
     Buffer target(kBuffer, 2);
+    const Buffer scratch(kBuffer, 3);
     Crowd crowd;
     std::uint32_t seed = 10;
-    // What is there on the host as well is not what is copied, nor what stays.
     const auto check = [&](auto&& in, auto&& out) {
         source.fill(++seed);
         target.fill(100);
         crowd.evict(source);
         EXPECT(in(reinterpret_cast<const void*>(source.at())) == CUDA_SUCCESS);
         crowd.evict(target);
-        crowd.bring_in(target);
+        // Only read, it is on the host as well.
+        EXPECT(launch("add", kWords, nullptr, scratch.at(), target.at(), 0u, kWords) == CUDA_SUCCESS);
+        OK(cuStreamSynchronize, nullptr);
+        EXPECT(target.resident());
         EXPECT(out(reinterpret_cast<void*>(target.at())) == CUDA_SUCCESS);
         OK(cuStreamSynchronize, stream);
         crowd.evict(target);

@@ -14,9 +14,10 @@ using namespace drivers;
 
 namespace {
 
+// Of arguments in registers: structs as large as IPC handles are not.
 template <typename... Arguments>
 constexpr std::size_t arity(CUresult (*)(Arguments...)) {
-    return sizeof...(Arguments);
+    return (std::size_t{std::is_scalar_v<Arguments>} + ... + 0);
 }
 
 #define ARITY_HOOK(symbol) 0
