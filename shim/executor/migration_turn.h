@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "shim/executor/migrator.h"
+#include "shim/executor/own_moves.h"
 #include "shim/executor/session_lock.h"
 #include "shim/util/bounds.h"
 
@@ -46,10 +47,13 @@ class Migrator::MigrationTurn {
 
   private:
     void await(SessionLock& lock) LMS_LOCKED {
+        refuse_to_wait_for_oneself();
+        moves_memory = true;
         migrator_.queue_.push_back(this);
         migrator_.core_.changed.wait(lock, [&] { return migrator_.queue_.front() == this; });
     }
     void leave() {
+        moves_memory = false;
         migrator_.queue_.pop_front();
         migrator_.core_.changed.notify_all();
     }

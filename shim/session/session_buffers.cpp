@@ -9,6 +9,7 @@
 #include "shim/executor/block_allocation.h"
 #include "shim/executor/budget.h"
 #include "shim/executor/guards.h"
+#include "shim/executor/own_moves.h"
 #include "shim/executor/placement.h"
 #include "shim/program/memory_changes.h"
 #include "shim/session/session.h"
@@ -339,6 +340,7 @@ CUresult Session::free(engine::Address address) {
     executor::SessionLock lock(core.mutex);
     const auto id = live_at(core, address);
     if (!id) return CUDA_ERROR_INVALID_VALUE;
+    executor::refuse_to_wait_for_oneself();
     core.engine.kill(*id);  // a second free, while this one waits, finds nothing
     release(core, *id, lock);
     return CUDA_SUCCESS;

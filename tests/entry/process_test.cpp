@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstdlib>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -57,6 +58,60 @@ FAMILY_TEST("process: a thread that is to be cancelled is so where the program l
     EXPECT(pthread_join(thread, &end) == 0);
     EXPECT(allocated);
     EXPECT(end == PTHREAD_CANCELED);
+}
+
+namespace {
+
+// What a signal handler finds, and what it was answered.
+struct Interrupted {
+    Gate gate;
+    CUdeviceptr evicted = 0;
+    CUstream stream = nullptr;
+    CUresult launched = CUDA_SUCCESS, freed = CUDA_SUCCESS;
+};
+Interrupted* interrupted = nullptr;
+
+void handle(int) {
+    interrupted->launched = CU(cuMemsetD8Async)(interrupted->evicted, 1, kBuffer, interrupted->stream);
+    interrupted->gate.open();
+    interrupted->freed = CU(cuMemFree_v2)(interrupted->evicted);
+}
+
+}  // namespace
+
+// Of the thread that waits in the shim for what the handler would wait for behind it.
+OVERLAY_TEST("process: CUDA is refused to a signal handler that interrupts its thread's moves") {
+    const Gpu gpu;
+    Interrupted state;
+    interrupted = &state;
+    const CUstream held = new_stream();
+    state.stream = new_stream();
+    const Buffer evicted(kBuffer, 1);
+    const Buffer needed(kBuffer, 2);
+    state.evicted = evicted.at();
+    {
+        Crowd crowd;
+        crowd.evict(evicted);
+        crowd.evict(needed);
+    }
+    std::vector<CUdeviceptr> all(7);  // as many as the GPU holds
+    for (CUdeviceptr& each : all) {
+        OK(cuMemAlloc_v2, &each, kBuffer);
+        OK(cuMemsetD8Async, each, 3, kBuffer, held);
+    }
+    OK(cuStreamSynchronize, held);
+    state.gate.hold_up(held);
+    for (const CUdeviceptr each : all) OK(cuMemsetD8Async, each, 4, kBuffer, held);
+    std::signal(SIGUSR1, handle);
+    overlay::record().events_until = 40;
+    overlay::record().events_asked = [] { std::raise(SIGUSR1); };
+    OK(cuMemsetD8Async, needed.at(), 5, kBuffer, state.stream);
+    EXPECT(overlay::record().events_asked == nullptr);
+    EXPECT(state.launched == CUDA_ERROR_NOT_PERMITTED);
+    EXPECT(state.freed == CUDA_ERROR_NOT_PERMITTED);
+    OK(cuCtxSynchronize);
+    EXPECT(needed.read() == std::vector<std::uint8_t>(kBuffer, 5));
+    EXPECT(evicted.holds(1));
 }
 
 BODY(process_fork) {

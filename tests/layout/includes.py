@@ -25,7 +25,7 @@ SHOWS = {
     "code": {"loaded_code.h", "ptx_bounds.h"},
     "engine": {"engine.h", "block.h", "chunk.h", "arena.h", "chunking.h", "in_place_costs.h", "parts.h", "ranking.h", "recorded_mappings.h",
                "rules.h", "soft_limit.h"},
-    "executor": {"migrator.h", "core.h", "block_allocation.h", "budget.h", "eviction.h", "gpu_share.h", "guards.h", "placement.h",
+    "executor": {"migrator.h", "core.h", "block_allocation.h", "budget.h", "eviction.h", "gpu_share.h", "guards.h", "own_moves.h", "placement.h",
                  "self_check.h"},
     "sharing": {"folder.h", "grants.h", "page.h", "turns.h"},
     "telemetry": {"telemetry.h", "memory_told.h"},

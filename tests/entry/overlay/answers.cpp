@@ -108,6 +108,8 @@ static CUresult asked(CUresult status) {
 }
 
 CUresult cuEventQuery(CUevent event) {
+    if (overlay_record.events_asked && --overlay_record.events_until <= 0)
+        std::exchange(overlay_record.events_asked, nullptr)();
     return asked(SIM(cuEventQuery)(event));
 }
 

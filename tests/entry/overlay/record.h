@@ -13,7 +13,9 @@ struct Record {
     void (*context_gone)() = nullptr;          // called once, when the driver has destroyed a context
     void (*span_reserved)() = nullptr;         // called once, when more addresses are reserved than a GPU has
     void (*context_synchronized)() = nullptr;  // called once, when the driver has waited for one
-    int dead_queries = 0;                      // of events and streams that were gone with their context
+    void (*events_asked)() = nullptr;          // called once, by who asks about an event after so many others
+    int events_until = 0;
+    int dead_queries = 0;  // of events and streams that were gone with their context
     int context_waits = 0;
     int exports = 0;             // calls that share memory with others
     int green_uses = 0;          // of green contexts while they were another thread's
