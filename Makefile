@@ -154,8 +154,8 @@ $(BUILD)/obj/%.o: $(BUILD)/obj/%.cpp
 
 # Tests are compiled more often than they run.
 $(BUILD)/obj/tests/%.o: CXXFLAGS = -O1 -g1
-# The program's threads may have small stacks.
-SMALL_FRAMES := -Wframe-larger-than=8192 -fstack-clash-protection
+# The program's threads may have small stacks. Sanitizers make frames larger.
+SMALL_FRAMES := $(if $(findstring -fsanitize,$(LDFLAGS)),,-Wframe-larger-than=8192 -fstack-clash-protection)
 $(call every_obj,$(SHIM_SRC) $(POLICY_SRC)): OBJ_FLAGS = $(HIDDEN) $(LIBUNWIND_INC) $(SMALL_FRAMES)
 # A sanitizer's runtime looks names up before it is ready for code that it has made.
 $(call every_obj,shim/device/loader.cpp $(wildcard shim/entry/interpose/*.cpp)): OBJ_FLAGS += $(UNSANITIZED)

@@ -47,13 +47,13 @@ class Migrator::MigrationTurn {
 
   private:
     void await(SessionLock& lock) LMS_LOCKED {
-        refuse_to_wait_for_oneself();
-        moves_memory = true;
+        refuse_to_wait_for_oneself(&migrator_);
+        before_ = std::exchange(moves_by, &migrator_);
         migrator_.queue_.push_back(this);
         migrator_.core_.changed.wait(lock, [&] { return migrator_.queue_.front() == this; });
     }
     void leave() {
-        moves_memory = false;
+        moves_by = before_;
         migrator_.queue_.pop_front();
         migrator_.core_.changed.notify_all();
     }
@@ -62,6 +62,7 @@ class Migrator::MigrationTurn {
     }
 
     Migrator& migrator_;
+    const Migrator* before_ = nullptr;  // of another GPU
     std::optional<Clock::time_point> waits_since_;
     bool starves_ = false;
 };
