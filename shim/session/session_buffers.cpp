@@ -340,7 +340,7 @@ CUresult Session::free(engine::Address address) {
     executor::SessionLock lock(core.mutex);
     const auto id = live_at(core, address);
     if (!id) return CUDA_ERROR_INVALID_VALUE;
-    executor::refuse_to_wait_for_oneself(migrator_.get());
+    if (core.engine.must_wait_to_remove(*id)) executor::refuse_to_wait_for_oneself(migrator_.get());
     core.engine.kill(*id);  // a second free, while this one waits, finds nothing
     release(core, *id, lock);
     return CUDA_SUCCESS;

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "shim/executor/block_source.h"
+#include "shim/executor/own_moves.h"
 #include "shim/program/contexts.h"
 #include "shim/program/streams.h"
 #include "tests/engine/scene.h"
@@ -366,6 +367,27 @@ TEST_CASE("migrator: who waits in vain lets the next have its turn") {
     CHECK(scene.need(large, scene.stream) == CUDA_SUCCESS);
     REQUIRE(next.joinable());
     next.join();
+    scene.check();
+}
+
+// As a signal handler does that interrupts the thread.
+TEST_CASE("migrator: a thread that would wait for its own move is refused, and nothing is lost") {
+    Scene scene(options_of(Safety::Args));
+    const std::size_t cold = scene.make(2);
+    scene.make(64);
+    scene.rig.drain();
+    REQUIRE(scene.place(cold) == Place::Host);
+    int refused = 0;
+    // Two that make room go before.
+    scene.rig.gpu().at(Call::Unmap, 3, [&] {
+        try {
+            scene.rig.session().free(scene.regions[cold].address);
+        } catch (const executor::WaitsForItself&) {
+            ++refused;
+        }
+    });
+    CHECK(scene.need(cold, scene.stream) == CUDA_SUCCESS);
+    CHECK(refused == 1);
     scene.check();
 }
 
