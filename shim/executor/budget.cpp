@@ -54,6 +54,7 @@ CUresult look(Core& core, SessionLock& lock, Look& look) LMS_LOCKED {
     // would shrink the budget until the next look.
     const std::uint64_t held = std::max(held_before, core.device_blocks.held_bytes());
     look.held_by_others = minus(look.info.total_bytes - look.info.free_bytes, held);
+    if (status == CUDA_SUCCESS) core.telemetry.note_unmanaged(look.held_by_others);
     return status;
 }
 
@@ -102,6 +103,17 @@ void look_for_room(Core& core, SessionLock& lock) {
     if (look_at_budget(core, budget, lock) != CUDA_SUCCESS || budget <= core.engine.budget_bytes()) return;
     core.engine.set_budget(budget);
     settle_host(core);
+}
+
+void look_at_unmanaged(Core& core, SessionLock& lock) {
+    if (!core.telemetry.traced) return;
+    const auto now = util::Clock::now();
+    if (now < core.next_look_at_unmanaged) return;
+    core.unmanaged_look = std::clamp<util::Clock::duration>(
+        2 * core.unmanaged_look, bounds::kFirstUnmanagedLook, bounds::kLastUnmanagedLook);
+    core.next_look_at_unmanaged = now + core.unmanaged_look;
+    Look seen{};
+    look(core, lock, seen);
 }
 
 void note_levels(Core& core) {

@@ -27,6 +27,10 @@ CUresult refresh_budget(Core& core, SessionLock& lock) LMS_LOCKED;
 // second at most. Drops `lock` around the driver call.
 void look_for_room(Core& core, SessionLock& lock) LMS_LOCKED;
 
+// Tells a trace that is written what of the GPU is not managed; looks once a second at most, and more often
+// at first. Drops `lock` around the driver call.
+void look_at_unmanaged(Core& core, SessionLock& lock) LMS_LOCKED;
+
 class GpuShare;
 // Looks at what other processes have of the GPU, and brings granted_bytes and the budget up to date. `in_use`
 // as GpuShare::Levels has it. Drops `lock` around driver calls.

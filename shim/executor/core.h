@@ -112,7 +112,9 @@ struct Core {
     HostClaims::Part host_part LMS_GUARDED;
     // What it may take of a GPU that others use too; 0: they do not.
     std::uint64_t granted_bytes LMS_GUARDED = 0;
-    util::Clock::time_point next_look_for_room LMS_GUARDED{};  // budget.h
+    util::Clock::time_point next_look_for_room LMS_GUARDED{};      // budget.h
+    util::Clock::time_point next_look_at_unmanaged LMS_GUARDED{};  // budget.h
+    util::Clock::duration unmanaged_look LMS_GUARDED{};            // until it
     // The session's; null: the GPU is as if it were this process's alone.
     GpuShare* share LMS_GUARDED = nullptr;
 

@@ -327,6 +327,7 @@ void Session::submitted(Work& work) {
     const bool timed_copy = work.timing != 0 && work.reach.copied.way != trace::CopyWay::Unknown;
     if (timed_copy || core.fences.many()) executor::poll_completions(core, lock);
     if (!hold.pinned.empty()) migrator_->move_ahead(lock);
+    if (work.begin_ns > 0) executor::look_at_unmanaged(core, lock);
 }
 
 bool Session::move_ahead() {

@@ -1,6 +1,7 @@
 #include "shim/telemetry/telemetry.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "shim/trace/hot_buffers.h"
@@ -73,6 +74,15 @@ void Telemetry::tell_levels() const {
     }
 }
 
+void Telemetry::tell_unmanaged() const {
+    trace::Writer* const to = writer();
+    if (to && unmanaged_bytes_) to->write(trace::Unmanaged{device_, *unmanaged_bytes_, trace::now_ns()});
+}
+
+void Telemetry::note_unmanaged(std::uint64_t bytes) {
+    if (std::exchange(unmanaged_bytes_, bytes) != bytes) tell_unmanaged();
+}
+
 void note_gpu(int device, device::Port& port) {
     trace::Writer* const to = trace::writer();
     if (!to) return;
@@ -87,6 +97,7 @@ void Telemetry::note_standing() const {
     for (const engine::AllocationId id : engine_.residency().allocations()) tell_allocation(id, {});
     if (engine_.budget_bytes() > 0) tell_levels();
     tell_speeds();
+    tell_unmanaged();
 }
 
 void Telemetry::note_levels() const {

@@ -36,6 +36,8 @@ class Telemetry {
     void note_standing() const;
     // Bytes on the device or the host have changed.
     void note_levels() const;
+    // Of the GPU's memory so much is not managed, nor free.
+    void note_unmanaged(std::uint64_t bytes);
     // What it may take of a GPU that other processes use too has changed; 0: they do not.
     void note_grant(std::uint64_t granted_bytes) const;
     // What went as it was, without a copy, is a move of no bytes. Answers when the device made the copy,
@@ -90,12 +92,14 @@ class Telemetry {
     void tell_allocation(engine::AllocationId id, std::span<const std::string> call_site) const;
     void tell_speeds() const;
     void tell_levels() const;
+    void tell_unmanaged() const;
     std::uint64_t held_host_bytes() const { return engine_.pool(engine::Place::Host).held_bytes(); }
 
     const int device_;
     device::Port& port_;
     const engine::Engine& engine_;
     const Settings& settings_;
+    std::optional<std::uint64_t> unmanaged_bytes_;  // when it was last looked at
 };
 
 // The rest needs no lock.

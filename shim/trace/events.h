@@ -193,8 +193,16 @@ struct ProgramWait {
     std::uint64_t end_ns;
 };
 
+// What a GPU's memory holds from here on that is not managed: contexts, code, small allocations, and what
+// other processes have.
+struct Unmanaged {
+    int device;
+    std::uint64_t bytes;
+    std::uint64_t at_ns;
+};
+
 using Event = std::variant<Allocation, Free, Launch, Move, Stall, Residency, Gpu, Dropped, Region, WorkOver,
-                           KernelTime, StreamFree, LinkSpeeds, CopyTime, ProgramWait>;
+                           KernelTime, StreamFree, LinkSpeeds, CopyTime, ProgramWait, Unmanaged>;
 
 // When it began; of Dropped, which has no time, 0.
 std::uint64_t begin_of(const Event& event);

@@ -14,7 +14,7 @@ namespace lms::trace {
 // A file's beginning, and a block's. All numbers are little-endian; checksums are XXH3 of what follows.
 struct FileHead {
     static constexpr std::array<char, 8> kMagic = {'l', 'm', 's', 't', 'r', 'a', 'c', 'e'};
-    static constexpr std::uint32_t kVersion = 7;  // earlier ones are read, too
+    static constexpr std::uint32_t kVersion = 8;  // earlier ones are read, too
 
     std::array<char, 8> magic = kMagic;
     std::uint32_t version = kVersion;
@@ -57,6 +57,7 @@ enum class Tag : std::uint8_t {
     Copy = 19,
     CopyTime = 20,
     ProgramWait = 21,
+    Unmanaged = 22,
 };
 
 // No text is longer, and no call site has more frames; what a file has more of is not read.

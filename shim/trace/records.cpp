@@ -241,6 +241,13 @@ void Records::record(const ProgramWait& event) {
     during(event.begin_ns, event.end_ns);
 }
 
+void Records::record(const Unmanaged& event) {
+    on(event.device);
+    begin(Tag::Unmanaged);
+    at(event.at_ns);
+    put_number(bytes_, event.bytes);
+}
+
 void Records::record(const WorkOver& event) {
     on(event.device);
     begin(Tag::WorkOver);

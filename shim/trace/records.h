@@ -59,6 +59,7 @@ class Records {
     void record(const LinkSpeeds& event);
     void record(const CopyTime& event);
     void record(const ProgramWait& event);
+    void record(const Unmanaged& event);
 
     std::string bytes_;
     std::uint64_t now_ns_ = 0;

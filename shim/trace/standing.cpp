@@ -12,7 +12,7 @@ std::size_t Standing::events() const {
     std::size_t count = 0;
     for (const auto& [number, device] : devices_)
         count += (device.gpu ? 1 : 0) + device.buffers.size() + (device.levels ? 1 : 0) +
-                 (device.speeds ? 1 : 0) +
+                 (device.speeds ? 1 : 0) + (device.unmanaged ? 1 : 0) +
                  static_cast<std::size_t>(std::ranges::count_if(
                      device.buffers, [](const auto& each) { return each.second.freed.has_value(); }));
     return count;

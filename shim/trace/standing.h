@@ -38,6 +38,7 @@ class Standing {
         std::string name;
         std::optional<Residency> levels;
         std::optional<LinkSpeeds> speeds;
+        std::optional<Unmanaged> unmanaged;
         std::map<std::uint32_t, Buffer> buffers;
         std::unordered_map<std::uint32_t, Piece*> pieces;  // by chunk
     };
@@ -50,8 +51,15 @@ class Standing {
     void note_one(const Move& event);
     void note_one(const Residency& event) { devices_[event.device].levels = event; }
     void note_one(const LinkSpeeds& event) { devices_[event.device].speeds = event; }
+    void note_one(const Unmanaged& event) { devices_[event.device].unmanaged = event; }
     template <typename Other>
     void note_one(const Other&) {}
+    template <typename Known, typename Tell>
+    static void tell_of(std::optional<Known> event, std::uint64_t now_ns, Tell& tell) {
+        if (!event) return;
+        event->at_ns = now_ns;
+        tell(Event(*event));
+    }
     void is_resident(int device, std::uint32_t chunk, bool now);
 
     std::map<int, Device> devices_;
@@ -77,16 +85,9 @@ void Standing::tell(std::uint64_t now_ns, Tell tell) const {
             freed.at_ns = now_ns;
             tell(Event(freed));
         }
-        if (device.levels) {
-            Residency levels = *device.levels;
-            levels.at_ns = now_ns;
-            tell(Event(levels));
-        }
-        if (device.speeds) {
-            LinkSpeeds speeds = *device.speeds;
-            speeds.at_ns = now_ns;
-            tell(Event(speeds));
-        }
+        tell_of(device.levels, now_ns, tell);
+        tell_of(device.speeds, now_ns, tell);
+        tell_of(device.unmanaged, now_ns, tell);
     }
 }
 

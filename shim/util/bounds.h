@@ -95,6 +95,10 @@ constexpr auto kIdleHostLook = 200ms;
 constexpr auto kIdleHostWrite = 15s;
 // Whether programs without the shim have given back memory of a GPU that is too small.
 constexpr auto kRoomLook = 1s;
+// What a GPU holds that is not managed, for the trace: the first look, doubled from one to the next, and the
+// longest. Code is loaded by first launches.
+constexpr auto kFirstUnmanagedLook = 1ms;
+constexpr auto kLastUnmanagedLook = 1s;
 // What the host has left, where that decides about more than one block.
 constexpr auto kHostLook = 100ms;
 // Whether others have given back host memory, or stopped asking for it.

@@ -147,6 +147,19 @@ TEST_CASE("plan: what a program takes beside its buffers is known where it comes
     CHECK(nlohmann::json::parse(result.out)["gpus"][0]["fits"] == false);
 }
 
+TEST_CASE("plan: a trace tells what the program took beside its buffers, in the end") {
+    const std::string trace = support::scratch_file("run.trace");
+    const Result run = support::run(
+        {"sh", "-c", "exec build/lms run --sim --trace " + trace + " -- build/apps/weights 4 40"},
+        {{"LMS_THRESHOLD", "64K"}, {"SIMCUDA_GRANULARITY", "64K"}, {"SIMCUDA_MODULE_BYTES", "5M"}});
+    REQUIRE_MESSAGE(run.status == 0, run.err);
+    const Result plan = lms("plan --json --gpu with,8M,1 --gpu more,16M,1 --context 0 " + trace);
+    REQUIRE_MESSAGE(plan.status == 0, plan.err);
+    const auto all = nlohmann::json::parse(plan.out);
+    CHECK(all["gpus"][0]["fits"] == false);
+    CHECK(all["gpus"][1]["fits"] == true);
+}
+
 TEST_CASE("run: at a share of its memory a program runs twice, and ends with what is to be seen of it") {
     const Result half = lms("run --sim --limit 50% -- build/apps/weights 4 40");
     CHECK_MESSAGE(half.status == 0, half.err);

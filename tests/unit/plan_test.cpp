@@ -143,6 +143,34 @@ TEST_CASE("plan: the smallest GPU is the one with least memory that loses less t
     CHECK(smallest(rows) == nullptr);
 }
 
+TEST_CASE("plan: what a GPU held that is not managed is as the trace tells, whatever the budget was") {
+    const auto load_of = [](std::string_view gpu, std::optional<std::uint64_t> unmanaged) {
+        auto trace = std::make_unique<Trace>();
+        static const lms::trace::Piece pieces[] = {{0, 4 * kMiB, true}};
+        static const lms::trace::Touched touched[] = {{0, 0}};
+        trace->events = {lms::trace::Gpu{0, gpu, 1024 * kMiB, 2 * kMiB, true, 1},
+                         lms::trace::Allocation{0, 0, 0x1000, 4 * kMiB, 2, {}, pieces},
+                         lms::trace::Residency{0, 4 * kMiB, 0, 3, 100 * kMiB},  // a limit was lowered
+                         lms::trace::Launch{0, "kernel", 0, touched, 4, 5}};
+        if (unmanaged) {
+            trace->events.emplace_back(lms::trace::Unmanaged{0, *unmanaged, 6});
+            trace->events.emplace_back(lms::trace::Unmanaged{0, 10 * kMiB, 7});
+        }
+        std::string problem;
+        Workload load = workload_of(std::move(trace), problem);
+        REQUIRE_MESSAGE(problem.empty(), problem);
+        return load;
+    };
+    const Workload real = load_of("NVIDIA A100-SXM4-40GB", 600 * kMiB);
+    CHECK(real.unmanaged_bytes == 600 * kMiB);
+    CHECK(real.has_context);
+    const Workload simulated = load_of("Simulated GPU", 60 * kMiB);
+    CHECK(simulated.unmanaged_bytes == 60 * kMiB);
+    CHECK_FALSE(simulated.has_context);
+    // An earlier trace: all that was not filled, less the reserve of a 64th.
+    CHECK(load_of("Simulated GPU", {}).unmanaged_bytes == (1024 - 100 - 16) * kMiB);
+}
+
 TEST_CASE("plan: what is wrong with a recorded step is told with its line") {
     const auto problem_of = [](const std::string& lines) {
         const ::Scratch scratch;

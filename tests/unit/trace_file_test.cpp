@@ -101,6 +101,7 @@ TEST_CASE("trace file: each kind of event, every field") {
     writer.write(Launch{3, "", 0, plain, 10'100, 10'200, false, {CopyWay::ToHost, 3 << 20}});
     writer.write(CopyTime{3, {CopyWay::OnGpu, 5ull << 30}, 10'150, 10'180});
     writer.write(ProgramWait{9'000, 11'500});
+    writer.write(Unmanaged{3, 700ull << 20, 12'000});
     writer.end();
 
     const auto trace = read(scratch.get("trace"));
@@ -111,7 +112,7 @@ TEST_CASE("trace file: each kind of event, every field") {
     CHECK(about.at("lmsshim") == LMS_VERSION);
     CHECK(about.at("process") == getpid());
     CHECK(about.at("settings").at("LMS_POLICY") == "next-use");
-    REQUIRE(trace->events.size() == 18);
+    REQUIRE(trace->events.size() == 19);
 
     const auto& gpu = std::get<Gpu>(trace->events[0]);
     CHECK(gpu.device == 3);
@@ -221,6 +222,10 @@ TEST_CASE("trace file: each kind of event, every field") {
     const auto& wait = std::get<ProgramWait>(trace->events[17]);
     CHECK(wait.begin_ns == 9'000);
     CHECK(wait.end_ns == 11'500);
+    const auto& unmanaged = std::get<Unmanaged>(trace->events[18]);
+    CHECK(unmanaged.device == 3);
+    CHECK(unmanaged.bytes == 700ull << 20);
+    CHECK(unmanaged.at_ns == 12'000);
 }
 
 TEST_CASE("trace file: a launch of twelve buffers takes less than 30 bytes") {

@@ -93,6 +93,7 @@ void tell_a_run(std::vector<BlockWriter*> writers, unsigned seed) {
         } else if (what == 5) {
             tell(Residency{buffer.device, chance() % 1000, 7, now, 1 << 19});
             if (chance() % 2 == 0) tell(LinkSpeeds{buffer.device, chance() % 1000, 3, now});
+            if (chance() % 2 == 0) tell(Unmanaged{buffer.device, chance() % 1000, now});
         } else {
             const Touched touched[] = {{chunk, buffer.number, what == 6, false, what == 7, false}};
             tell(Launch{buffer.device, "kernel", 0x7, touched, now, now + 5});
@@ -140,6 +141,7 @@ std::string text_of(const Event& event) {
         std::string operator()(const KernelTime&) const { return "kernel time"; }
         std::string operator()(const CopyTime&) const { return "copy time"; }
         std::string operator()(const ProgramWait&) const { return "wait"; }
+        std::string operator()(const Unmanaged& e) const { return "unmanaged " + std::to_string(e.bytes); }
         std::string operator()(const LinkSpeeds& e) const {
             return "speeds " + std::to_string(e.device) + " " + std::to_string(e.in_bytes_per_s) + " " +
                    std::to_string(e.out_bytes_per_s);
@@ -161,7 +163,7 @@ std::vector<std::string> texts_of(std::span<const Event> events) {
 // each.
 std::vector<std::string> standing_after(std::span<const Event> events) {
     struct State {
-        std::string gpu, levels, speeds;
+        std::string gpu, levels, speeds, unmanaged;
         std::map<std::uint32_t, std::string> freed;  // in stream order
         std::map<std::uint32_t, std::pair<Allocation, std::map<std::uint32_t, Piece>>> buffers;
     };
@@ -175,6 +177,7 @@ std::vector<std::string> standing_after(std::span<const Event> events) {
         if (const auto* gpu = std::get_if<Gpu>(&event)) all[gpu->device].gpu = text_of(event);
         if (const auto* levels = std::get_if<Residency>(&event)) all[levels->device].levels = text_of(event);
         if (const auto* speeds = std::get_if<LinkSpeeds>(&event)) all[speeds->device].speeds = text_of(event);
+        if (const auto* now = std::get_if<Unmanaged>(&event)) all[now->device].unmanaged = text_of(event);
         if (const auto* freed = std::get_if<StreamFree>(&event))
             all[freed->device].freed[freed->allocation] = text_of(event);
         if (const auto* free = std::get_if<Free>(&event)) {
@@ -206,6 +209,7 @@ std::vector<std::string> standing_after(std::span<const Event> events) {
         }
         texts.push_back(state.levels);
         if (!state.speeds.empty()) texts.push_back(state.speeds);
+        if (!state.unmanaged.empty()) texts.push_back(state.unmanaged);
     }
     return texts;
 }

@@ -80,6 +80,14 @@ TEST_CASE("trace codec: each kind of event, every field") {
     CHECK(event["ts"] == 2.0);
     CHECK(event["dur"] == 2.5);
 
+    event = encoded(Unmanaged{.device = 1, .bytes = 12345, .at_ns = 2000});
+    CHECK(event["ph"] == "C");
+    CHECK(event["name"] == "unmanaged bytes");
+    CHECK(event["cat"] == "residency");
+    CHECK(event["pid"] == 1);
+    CHECK(event["ts"] == 2.0);
+    CHECK(event["args"] == json({{"unmanaged", 12345}}));
+
     const std::vector<Touched> touched = {{9, 7}, {3, 4}, {8, 7}};
     event = encoded(Launch{.device = 0,
                            .kernel = "_Z5sgemmIfEvi",

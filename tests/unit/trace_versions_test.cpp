@@ -185,3 +185,13 @@ TEST_CASE("trace versions: the trace that is kept of version 7 reads as it did t
     CHECK(waits == 16);
     CHECK(waited_ns == 603'541);
 }
+
+// On the simulated GPU, by its own clock: `weights 4 20` in 6 MiB, code of 3 MiB and more.
+TEST_CASE("trace versions: the trace that is kept of version 8 reads as it did then") {
+    const auto trace = kept(8);
+    std::vector<std::uint64_t> unmanaged;
+    for (const Event& event : trace->events) {
+        if (const auto* const now = std::get_if<Unmanaged>(&event)) unmanaged.push_back(now->bytes);
+    }
+    CHECK(unmanaged == std::vector<std::uint64_t>{274'432, 3'428'352});
+}

@@ -129,6 +129,7 @@ class Analyst {
 
     void operator()(const trace::LinkSpeeds&) {}
     void operator()(const trace::ProgramWait&) {}
+    void operator()(const trace::Unmanaged&) {}
     void operator()(const trace::Dropped&) {}
     void operator()(const trace::WorkOver&) {}
     void operator()(const trace::StreamFree&) {}

@@ -143,6 +143,12 @@ class Encoder {
         return names_ + text(json);
     }
 
+    std::string operator()(const Unmanaged& event) {
+        Json json = head("C", "unmanaged bytes", "residency", event.device, event.at_ns);
+        json["args"] = {{"unmanaged", event.bytes}};
+        return text(json);
+    }
+
     std::string operator()(const Gpu&) { return {}; }
     std::string operator()(const Dropped&) { return {}; }
     std::string operator()(const WorkOver&) { return {}; }

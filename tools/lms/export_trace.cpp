@@ -116,6 +116,9 @@ struct CsvLine {
     std::string operator()(const trace::Residency& e) const {
         return row("resident", e.device, e.at_ns, e.at_ns, "", "", std::to_string(e.resident_bytes), "");
     }
+    std::string operator()(const trace::Unmanaged& e) const {
+        return row("unmanaged", e.device, e.at_ns, e.at_ns, "", "", std::to_string(e.bytes), "");
+    }
     std::string operator()(const trace::Gpu& e) const {
         return row("gpu", e.device, e.at_ns, e.at_ns, "", "", std::to_string(e.total_bytes), e.name);
     }

@@ -17,7 +17,7 @@ std::uint64_t context_of(std::uint64_t memory_bytes) {
 
 std::uint64_t budget_on(const Workload& load, const TargetGpu& gpu, const PlanWith& with) {
     const std::uint64_t context =
-        load.has_context ? 0 : with.context_bytes.value_or(context_of(gpu.memory_bytes));
+        with.context_bytes.value_or(load.has_context ? 0 : context_of(gpu.memory_bytes));
     const std::uint64_t taken = default_reserve(gpu.memory_bytes) + context + load.unmanaged_bytes;
     return gpu.memory_bytes - std::min(gpu.memory_bytes, taken);
 }

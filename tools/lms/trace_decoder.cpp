@@ -149,6 +149,11 @@ bool TraceDecoder::record(Input& in) {
             trace_.events.emplace_back(ProgramWait{begin, begin + in.number()});
             return true;
         }
+        case Tag::Unmanaged: {
+            const std::uint64_t at = time(in);
+            trace_.events.emplace_back(Unmanaged{device_, in.number(), at});
+            return true;
+        }
         case Tag::WorkOver: {
             const std::uint64_t at = time(in);
             trace_.events.emplace_back(WorkOver{device_, at - in.number(), at});

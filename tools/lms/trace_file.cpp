@@ -116,7 +116,7 @@ PartPlace part_place_of(const std::string& about) {
 bool tells_what_stands(const Event& event) {
     return std::holds_alternative<Gpu>(event) || std::holds_alternative<Allocation>(event) ||
            std::holds_alternative<StreamFree>(event) || std::holds_alternative<Residency>(event) ||
-           std::holds_alternative<LinkSpeeds>(event);
+           std::holds_alternative<LinkSpeeds>(event) || std::holds_alternative<Unmanaged>(event);
 }
 
 // Adds the file that goes on where another has ended: false, and nothing is added, if it does not.

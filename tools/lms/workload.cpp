@@ -74,7 +74,28 @@ class MeasuredTimes final : public KernelTimes {
     const TargetGpu* on_ = nullptr;
 };
 
-// What of the GPU was neither the shim's to fill nor kept free.
+// What the driver calls a GPU that takes nothing for contexts.
+constexpr std::string_view kSimulated = "Simulated GPU";
+
+std::string_view name_of(const Trace& trace, int device) {
+    for (const trace::Event& event : trace.events) {
+        const auto* const gpu = std::get_if<trace::Gpu>(&event);
+        if (gpu && gpu->device == device) return gpu->name;
+    }
+    return {};
+}
+
+// At most, where the trace tells.
+std::optional<std::uint64_t> unmanaged_of(const Trace& trace, int device) {
+    std::optional<std::uint64_t> most;
+    for (const trace::Event& event : trace.events) {
+        const auto* const now = std::get_if<trace::Unmanaged>(&event);
+        if (now && now->device == device) most = std::max(most.value_or(0), now->bytes);
+    }
+    return most;
+}
+
+// What of the GPU was neither the shim's to fill nor kept free, for traces that do not tell.
 std::uint64_t held_beside(const Trace& trace, int device) {
     std::uint64_t total = 0;
     for (const trace::Event& event : trace.events) {
@@ -196,7 +217,9 @@ Workload workload_of(std::unique_ptr<Trace> trace, std::string& problem) {
         return load;
     }
     load.times = measured_times(*load.trace, load.device);
-    load.unmanaged_bytes = held_beside(*load.trace, load.device);
+    const auto told = unmanaged_of(*load.trace, load.device);
+    load.unmanaged_bytes = told ? *told : held_beside(*load.trace, load.device);
+    load.has_context = told && name_of(*load.trace, load.device) != kSimulated;
     load.remap_seconds = remap_of(*load.trace).value_or(0);
     load.step_ends = steps_of(*load.trace, load.device, *load.times);
     return load;
