@@ -146,9 +146,7 @@ bool ExemptKernel::is_one() noexcept {
         looks_left_ = -1;
         return true;
     }
-    // What is loaded later may launch it yet.
-    const Loaded* const now = loaded.load();
-    if (now && !now->exempt.empty()) looks_left_.compare_exchange_strong(left, left - 1);
+    looks_left_.compare_exchange_strong(left, left - 1);
     return false;
 }
 
