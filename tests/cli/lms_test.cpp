@@ -112,7 +112,7 @@ TEST_CASE("lms: usage errors") {
 TEST_CASE("lms run: the program gets the shim, the settings and its own arguments") {
     const Result plain = shell("build/lms run -- env");
     CHECK(plain.status == 0);
-    CHECK(plain.err == "lms: env allocated no GPU memory; nothing moved\n");
+    CHECK(plain.err == "lms: env allocated no GPU memory under the shim; nothing moved\n");
     CHECK(plain.out.find("LD_PRELOAD=" + shim() + "\n") != std::string::npos);
     CHECK(plain.out.find("LMS_") == std::string::npos);
     CHECK(plain.out.find("LD_LIBRARY_PATH") == std::string::npos);

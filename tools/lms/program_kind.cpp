@@ -57,7 +57,7 @@ std::string why_untouched(const std::string& program) {
         if (is_static(file))
             return fmt::format("{} is a static program, and the loader preloads nothing into it", program);
     }
-    return fmt::format("{} allocated no GPU memory; nothing moved", program);
+    return fmt::format("{} allocated no GPU memory under the shim; nothing moved", program);
 }
 
 }  // namespace lms::tool
