@@ -23,13 +23,19 @@ namespace {
 
 constexpr std::string_view kLate = "no answer in time";
 
+// What would load code into it, or set it: the shim, other preloads, profilers' parts in the driver.
+bool is_kept(std::string_view entry) {
+    for (const std::string_view left :
+         {"LD_PRELOAD=", "LD_AUDIT=", "LMS_", "CUDA_INJECTION64_PATH=", "NVTX_INJECTION64_PATH="}) {
+        if (entry.starts_with(left)) return false;
+    }
+    return true;
+}
+
 std::vector<std::string> environment(const std::vector<std::pair<std::string, std::string>>& variables) {
     std::vector<std::string> all;
     for (char** each = environ; each && *each; ++each) {
-        const std::string_view entry = *each;
-        if (!entry.starts_with("LD_PRELOAD=") && !entry.starts_with("LD_AUDIT=") &&
-            !entry.starts_with("LMS_"))
-            all.emplace_back(entry);
+        if (is_kept(*each)) all.emplace_back(*each);
     }
     for (const auto& [name, value] : variables) all.push_back(fmt::format("{}={}", name, value));
     return all;

@@ -96,11 +96,17 @@ TEST_CASE("ask apart: who has said a line has the time to end by itself") {
 TEST_CASE("ask apart: the environment, less what loads or sets the shim") {
     setenv("LMS_LIMIT", "5", 1);
     setenv("LD_AUDIT", "", 1);
+    setenv("CUDA_INJECTION64_PATH", "/profiler.so", 1);
+    setenv("NVTX_INJECTION64_PATH", "/profiler.so", 1);
     setenv("ASK_APART", "kept", 1);
-    CHECK(ask_apart({"/bin/sh", "-c", "echo $LMS_LIMIT.$ASK_APART.$LMS_DRIVER.${LD_AUDIT-none}"},
-                    {{"LMS_DRIVER", "/d.so"}}) == ".kept./d.so.none");
+    CHECK(ask_apart({"/bin/sh", "-c",
+                     "echo $LMS_LIMIT.$ASK_APART.$LMS_DRIVER.${LD_AUDIT-none}.$CUDA_INJECTION64_PATH"
+                     "$NVTX_INJECTION64_PATH"},
+                    {{"LMS_DRIVER", "/d.so"}}) == ".kept./d.so.none.");
     unsetenv("LMS_LIMIT");
     unsetenv("LD_AUDIT");
+    unsetenv("CUDA_INJECTION64_PATH");
+    unsetenv("NVTX_INJECTION64_PATH");
     unsetenv("ASK_APART");
 }
 
