@@ -17,6 +17,7 @@
 #include "policy/builtin.h"
 #include "policy/watched.h"
 #include "shim/util/log.h"
+#include "shim/util/start_folder.h"
 #include "shim/util/trust.h"
 
 namespace lms::policy {
@@ -110,7 +111,8 @@ const lms_policy* load(const std::string& name, std::string& problem) {
     // The loader looks for a name without a slash in its search path, not here.
     const std::string path = name.find('/') == name.npos ? "./" + name : name;
     // What is looked at is what is loaded: a link could mean another file by then.
-    const std::unique_ptr<char, decltype(&std::free)> file(realpath(path.c_str(), nullptr), std::free);
+    const std::unique_ptr<char, decltype(&std::free)> file(realpath(util::from_start(path).c_str(), nullptr),
+                                                           std::free);
     problem =
         file == nullptr ? fmt::format("cannot open: {}", std::strerror(errno)) : util::distrust(file.get());
     if (!problem.empty()) {

@@ -15,6 +15,7 @@
 #include "shim/util/log.h"
 #include "shim/util/not_cancelled.h"
 #include "shim/util/settings.h"
+#include "shim/util/start_folder.h"
 
 // The slots, in the order of the rows. Each starts at a stub of its own that loads the driver and goes on to
 // the function asked for; loading replaces it. A slot whose function the driver lacks keeps its stub. The
@@ -117,7 +118,9 @@ std::unique_ptr<Library> open_driver(const std::string& path, std::string& failu
 std::unique_ptr<Library> find_driver() {
     std::string failure;
     if (const std::string& wanted = settings().driver_path; !wanted.empty()) {
-        if (auto found = open_driver(wanted, failure)) return found;
+        // The loader looks for a name without a slash in its search path.
+        const bool searched = wanted.find('/') == wanted.npos;
+        if (auto found = open_driver(searched ? wanted : util::from_start(wanted), failure)) return found;
         log::warn(
             "LMS_DRIVER={}: {}; expected the path of a CUDA driver library, searching as the loader does",
             wanted, failure.empty() ? "this is the shim itself" : failure);

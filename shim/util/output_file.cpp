@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "shim/util/keep_errno.h"
+#include "shim/util/start_folder.h"
 #include "shim/util/write_signals.h"
 
 namespace lms::util {
@@ -79,7 +80,7 @@ std::string expand_path(std::string_view path) {
         }
         if (next == 'p' || next == '%') ++i;
     }
-    return expanded;
+    return from_start(expanded);
 }
 
 const char* OutputFile::reason(int problem) noexcept {

@@ -10,7 +10,7 @@
 
 namespace lms::util {
 
-// `path` with every "%p" replaced by the number of this process and "%%" by "%".
+// `path` with every "%p" replaced by the number of this process and "%%" by "%"; absolute (start_folder.h).
 std::string expand_path(std::string_view path);
 
 // Owns one descriptor, closed on exec. Programs that turn into daemons close every descriptor and get the

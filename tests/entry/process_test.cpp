@@ -6,6 +6,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -113,6 +114,37 @@ OVERLAY_TEST("process: CUDA is refused to a signal handler that interrupts its t
     OK(cuCtxSynchronize);
     EXPECT(needed.read() == std::vector<std::uint8_t>(kBuffer, 5));
     EXPECT(evicted.holds(1));
+}
+
+BODY(process_moves_away) {
+    EXPECT(chdir("/") == 0);
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    Crowd crowd;
+    crowd.evict(a);
+    EXPECT(a.holds(1));
+    for (int i = 0; i < 20'000; ++i) OK(cuMemsetD8Async, a.at(), 2, 16, nullptr);  // events for two files
+}
+
+TEST_CASE("process: relative paths in settings are so to the folder in which it began") {
+    // Through a folder that "/" does not have.
+    const std::string build = std::filesystem::relative(support::build_dir());
+    const auto relative = [&](const std::string& file) {
+        return build + "/" + std::filesystem::relative(support::scratch_file(file), build).string();
+    };
+    const std::string trace = relative("trace"), log = relative("log"), stats = relative("stats.json");
+    const Outcome outcome = run("process_moves_away", Driver::Simulated,
+                                {{"LMS_DRIVER", build + "/sim/libcuda.so.1"},
+                                 {"LMS_TRACE", trace},
+                                 {"LMS_TRACE_SIZE", "1"},
+                                 {"LMS_LOG", "info:" + log},
+                                 {"LMS_STATS", stats},
+                                 {"LMS_POLICY", build + "/policy/lru.so"}});
+    CHECK(outcome.failures == "");
+    CHECK(outcome.err == "");
+    for (const std::string& file : {trace, trace + ".1", log, stats})
+        CHECK_MESSAGE(support::read_file(file) != "", file);
+    CHECK(support::read_file(log).find("policy lru") != std::string::npos);
 }
 
 BODY(process_fork) {

@@ -175,7 +175,13 @@ TEST_CASE("log: once is true once") {
 
 TEST_CASE("output file: %p is the process, %% a percent sign") {
     const std::string process = std::to_string(getpid());
-    CHECK(lms::util::expand_path("a-%p.%p%%p%x%") == "a-" + process + "." + process + "%p%x%");
+    CHECK(lms::util::expand_path("/a-%p.%p%%p%x%") == "/a-" + process + "." + process + "%p%x%");
+}
+
+TEST_CASE("output file: a relative path is so to the folder in which the process began") {
+    const std::string file = std::filesystem::current_path() / "a/b";
+    CHECK(lms::util::expand_path("a/b") == file);
+    CHECK(support::in_child([&] { return chdir("/") != 0 || lms::util::expand_path("a/b") != file; }) == 0);
 }
 
 TEST_CASE("output file: it never writes to a descriptor that has come to mean another file") {
