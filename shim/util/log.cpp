@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
+#include <memory>
 
 #include "shim/util/keep_errno.h"
 #include "shim/util/output_file.h"
@@ -15,12 +15,33 @@
 namespace lms::log {
 namespace {
 
+struct File {
+    util::OutputFile output;
+    std::string path;   // as it was set
+    pid_t process = 0;  // that it is of alone; 0: of its children, too
+};
+
 // Never destroyed: threads may log while the process exits. Null means stderr.
-std::atomic<util::OutputFile*> file = nullptr;
+std::atomic<File*> file = nullptr;
+
+void open(const std::string& path) noexcept try {
+    const std::string name = util::expand_path(path);
+    auto made = std::make_unique<File>();
+    made->path = path;
+    if (path.find("%p") != path.npos) made->process = getpid();
+    const int problem = made->output.open(name.c_str(), util::OutputFile::Mode::Append);
+    file.store(problem == 0 ? made.release() : nullptr, std::memory_order_release);
+    if (problem != 0)
+        warn("LMS_LOG: cannot write {}: {}; logging to stderr", name, util::OutputFile::reason(problem));
+} catch (...) {
+    file.store(nullptr, std::memory_order_release);  // out of memory: stderr needs none
+}
 
 void write_line(std::string_view line) noexcept {
-    if (util::OutputFile* const output = file.load(std::memory_order_acquire)) {
-        output->append(line);
+    const File* const before = file.load(std::memory_order_acquire);
+    if (before && before->process != 0 && before->process != getpid()) open(before->path);
+    if (File* const to = file.load(std::memory_order_acquire)) {
+        to->output.append(line);
         return;
     }
     // One call, so that lines of several threads do not mix. What a closed or full stderr loses is lost.
@@ -38,20 +59,11 @@ std::optional<Level> parse_level(std::string_view name) {
 
 void configure(Level level, const std::string& path) noexcept {
     detail::threshold.store(level, std::memory_order_relaxed);
-    util::OutputFile* output = nullptr;
-    if (level != Level::Off && !path.empty()) try {
-            const std::string name = util::expand_path(path);
-            output = new util::OutputFile;
-            if (const int problem = output->open(name.c_str(), util::OutputFile::Mode::Append)) {
-                delete std::exchange(output, nullptr);
-                file.store(nullptr, std::memory_order_release);
-                warn("LMS_LOG: cannot write {}: {}; logging to stderr", name,
-                     util::OutputFile::reason(problem));
-            }
-        } catch (...) {
-            output = nullptr;  // out of memory: stderr needs none
-        }
-    file.store(output, std::memory_order_release);
+    if (level == Level::Off || path.empty()) {
+        file.store(nullptr, std::memory_order_release);
+    } else {
+        open(path);
+    }
 }
 
 void set_level(Level level) noexcept {

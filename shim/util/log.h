@@ -22,8 +22,9 @@ enum class Level : std::uint8_t { Off, Error, Warn, Info, Debug };
 inline constexpr std::string_view kLevelNames[] = {"off", "error", "warn", "info", "debug"};
 std::optional<Level> parse_level(std::string_view name);
 
-// Where to log from now on; an empty `path` is stderr, "%p" in it the process. A file is appended to; if it
-// cannot be opened that is said on stderr, which is then used. Call it before other threads log.
+// Where to log from now on; an empty `path` is stderr, "%p" in it the process, of which a child of fork is
+// another. A file is appended to; if it cannot be opened that is said on stderr, which is then used. Call it
+// before other threads log.
 void configure(Level level, const std::string& path) noexcept;
 
 // How much is said from now on, to where it went before.

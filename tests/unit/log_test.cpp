@@ -101,6 +101,22 @@ TEST_CASE("log: a file that cannot be written is told on stderr, which is used i
                       ": No such file or directory; logging to stderr\nlms: here\n");
 }
 
+TEST_CASE("log: a child of fork has the file that %p names for it") {
+    const RestoreLog restore;
+    const Scratch scratch;
+    for (const char* name : {"one", "%p"}) {
+        lms::log::configure(lms::log::Level::Info, scratch.path(name));
+        lms::log::info("parent");
+        const pid_t child = support::start_child([] { lms::log::info("child"); });
+        CHECK(support::end_of_child(child) == 0);
+        lms::log::info("parent");
+        const bool same = name[0] == 'o';
+        CHECK(scratch.get(same ? name : std::to_string(getpid())) ==
+              (same ? "lms: parent\nlms: child\nlms: parent\n" : "lms: parent\nlms: parent\n"));
+        if (!same) CHECK(scratch.get(std::to_string(child)) == "lms: child\n");
+    }
+}
+
 TEST_CASE("log: a message is one line, whatever is put into it, and keeps errno") {
     const Scratch scratch;
     const std::string text = stderr_of(scratch, [] {
