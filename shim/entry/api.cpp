@@ -210,7 +210,7 @@ int region_begin(const char* name) {
     if (!name) return LMS_INVALID;
     const std::size_t level = regions.depth++;
     if (level >= Regions::kMost) return LMS_OK;
-    const bool told = trace::writer() != nullptr;
+    const bool told = trace::expected();
     if (told && !regions.open) regions.open = new (std::nothrow) Regions::One[Regions::kMost]();
     if (!regions.open) return LMS_OK;
     Regions::One& one = regions.open[level];
@@ -224,7 +224,7 @@ int region_begin(const char* name) {
 int region_end() {
     if (regions.depth == 0) return LMS_INVALID;
     const std::size_t level = --regions.depth;
-    trace::Writer* const writer = trace::writer();
+    trace::Writer* const writer = trace::begun();
     if (level >= Regions::kMost || !regions.open) return LMS_OK;
     const Regions::One one = regions.open[level];
     if (level == 0) delete[] std::exchange(regions.open, nullptr);

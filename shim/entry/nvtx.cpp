@@ -98,7 +98,7 @@ void end_range(std::uint64_t id) noexcept try {
         ended = std::move(found->second);
         ranges.all.erase(found);
     }
-    if (trace::Writer* const writer = trace::writer())
+    if (trace::Writer* const writer = trace::begun())
         writer->write(
             trace::Region{ended.name, static_cast<std::uint32_t>(gettid()), ended.begin_ns, trace::now_ns()});
 } catch (const std::exception&) {
@@ -127,7 +127,7 @@ Answer answer(int module, unsigned number, Result (*function)(Arguments...)) {
 // Not 0: it is answered from now on. `table_of` gives tables of NVTX's by number.
 extern "C" [[gnu::visibility("default")]] int InitializeInjectionNvtx2(const void* (*table_of)(unsigned)) {
     using namespace lms::entry;
-    if (!lms::trace::writer()) return 0;
+    if (!lms::trace::expected()) return 0;
     const auto* const callbacks = static_cast<const Callbacks*>(table_of(kCallbacks));
     if (!callbacks || callbacks->bytes < sizeof(Callbacks)) return 0;
     const Answer answers[] = {

@@ -36,6 +36,7 @@ std::uint64_t begin_of(const Event& event) {
 namespace {
 
 std::atomic<Writer*> current = nullptr;
+std::atomic<bool> opened = false;  // LMS_TRACE, as far as it can be
 
 // Never destroyed; null out of memory.
 BlockWriter* block_writer() noexcept {
@@ -67,8 +68,16 @@ void open_as_set() noexcept {
 }  // namespace
 
 Writer* writer() noexcept {
-    [[maybe_unused]] static const bool opened = (open_as_set(), true);
+    [[maybe_unused]] static const bool once = (open_as_set(), opened = true);
+    return begun();
+}
+
+Writer* begun() noexcept {
     return current.load(std::memory_order_acquire);
+}
+
+bool expected() noexcept {
+    return begun() || (!opened && !settings().trace_path.empty());
 }
 
 int start(const std::string& path, std::optional<std::uint64_t> most_bytes) noexcept {

@@ -24,6 +24,11 @@ class Writer {
 // reported at warn. Any thread. Never destroyed: after stop() it takes events and writes none.
 Writer* writer() noexcept;
 
+// The same for what uses no GPU, which opens nothing: a process may leave GPUs to its children of fork.
+Writer* begun() noexcept;
+// Whether a trace has begun, or LMS_TRACE is still to be opened.
+bool expected() noexcept;
+
 // While the program runs; one thread at a time. A trace at `path` in files of `most_bytes` begins: 0 or an
 // errno, EBUSY where one is written already. The caller reports what exists by now.
 int start(const std::string& path, std::optional<std::uint64_t> most_bytes) noexcept;

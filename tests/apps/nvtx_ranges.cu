@@ -1,5 +1,7 @@
 // Names what it does by NVTX, in each of the ways there are, around kernels on more memory than fits.
 #include <nvtx3/nvToolsExt.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <thread>
 
@@ -11,7 +13,18 @@ __global__ void add(unsigned* words, unsigned what) {
     for (unsigned at = threadIdx.x; at < kBytes / sizeof(unsigned); at += blockDim.x) words[at] += what;
 }
 
-int main() {
+int main(int argc, char**) {
+    // With an argument, as a program does whose workers alone use the GPU.
+    nvtxRangePushA("whole");
+    if (argc > 1) {
+        const nvtxRangeId_t start = nvtxRangeStartA("start");
+        nvtxRangeEnd(start);
+        if (const pid_t child = fork(); child != 0) {
+            int status = 1;
+            nvtxRangePop();
+            return waitpid(child, &status, 0) != child || status != 0;
+        }
+    }
     std::vector<unsigned*> buffers(8);
     for (unsigned*& buffer : buffers) {
         CHECK(cudaMalloc(&buffer, kBytes));
@@ -42,6 +55,7 @@ int main() {
             if (word != 6) FAIL("%u, not 6", word);
         }
     }
+    nvtxRangePop();
     std::puts("ok");
     return 0;
 }

@@ -515,10 +515,25 @@ TEST_CASE("trace file: ranges that a program names by NVTX are regions of it") {
     const lms::tool::Analysis all = lms::tool::analyse(*read(path));
     std::map<std::string, std::uint64_t> times;
     for (const auto& [name, use] : all.regions) times[name] = use.times;
-    CHECK(times == std::map<std::string, std::uint64_t>{{"backward", 3}, {"forward", 3}, {"run", 1}});
+    CHECK(times ==
+          std::map<std::string, std::uint64_t>{{"backward", 3}, {"forward", 3}, {"run", 1}, {"whole", 1}});
     CHECK(all.regions.at("forward").bytes_in > 0);
     CHECK(all.regions.at("run").ns >= all.regions.at("forward").ns);
     CHECK(all.regions.at("forward").ns >= all.regions.at("backward").ns);
+}
+
+TEST_CASE("trace file: where children of fork alone use the GPU, ranges of the parent leave them the trace") {
+    const std::string path = support::scratch_file("trace");
+    const Run run = run_shimmed({"nvtx_ranges", "fork"}, "2M",
+                                {{"LMS_TRACE", path}, {"NVTX_INJECTION64_PATH", support::preloaded_shim()}});
+    REQUIRE_MESSAGE(run.status == 0, run.err);
+    const auto trace = read(path);
+    CHECK(trace->ended);
+    const lms::tool::Analysis all = lms::tool::analyse(*trace);
+    CHECK(all.launches > 0);
+    CHECK(all.regions.at("whole").times == 1);
+    CHECK(all.regions.at("forward").times == 3);
+    CHECK_FALSE(all.regions.contains("start"));  // over before there was a trace
 }
 
 TEST_CASE("trace file: without a trace NVTX is told that nobody listens") {
