@@ -18,13 +18,10 @@ void Records::put(const Event& event) {
     try {
         std::visit([this](const auto& one) { record(one); }, event);
     } catch (...) {
-        // A number may have been given to what is taken out of the file here: numbers begin anew, and readers
-        // take the latest meaning of one.
+        // A number may have been given to what is taken out of the file here.
         bytes_.resize(before);
         last_ = last;
-        strings_.clear();
-        sites_.clear();
-        streams_.clear();
+        forget();
         throw;
     }
 }
@@ -36,6 +33,14 @@ void Records::put_end() {
 void Records::begin_block() {
     bytes_.clear();
     last_ = {};
+    if (strings_.size() + sites_.size() + streams_.size() > kMostNumbered) forget();
+}
+
+// Numbers begin anew; readers take the latest meaning of one.
+void Records::forget() {
+    strings_.clear();
+    sites_.clear();
+    streams_.clear();
 }
 
 void Records::on(int device) {

@@ -13,10 +13,13 @@
 
 namespace lms::trace {
 
-// Not thread-safe. What an event refers to (names, call sites, streams) is written once in a file, before the
-// first that does, and referred to by its number. If put() throws std::bad_alloc, nothing was put.
+// Not thread-safe. What an event refers to (names, call sites, streams) is written before the first that
+// does, mostly once in a file, and referred to by its number. If put() throws std::bad_alloc, nothing was
+// put.
 class Records {
   public:
+    static constexpr std::size_t kMostNumbered = 16 << 10;  // at the beginning of a block
+
     void put(const Event& event);
     void put_end();
 
@@ -43,6 +46,7 @@ class Records {
     std::uint64_t string(std::string_view text);
     std::uint64_t site(std::span<const std::string> frames);
     std::uint64_t stream(std::uint64_t handle);
+    void forget();
 
     void record(const Gpu& event);
     void record(const Allocation& event);
@@ -69,7 +73,7 @@ class Records {
         std::uint64_t time_ns = 0;
         std::uint32_t chunk = 0;
     } last_;
-    // What has been numbered, from 1, in the file.
+    // What has been numbered, from 1, in the file or since forget(): a program may name each of its steps.
     std::unordered_map<std::string, std::uint64_t, Hash, std::equal_to<>> strings_;
     std::map<std::vector<std::uint64_t>, std::uint64_t> sites_;
     std::unordered_map<std::uint64_t, std::uint64_t> streams_;

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -344,6 +345,34 @@ TEST_CASE(
     for (const auto& site : trace->sites)
         for (const std::string& frame : site) bytes += frame.size();
     CHECK(bytes < (1 << 20) + 300 * records.size());
+}
+
+TEST_CASE("trace file: names without end are forgotten by the writer, and each is read as it was") {
+    Records records;
+    Trace trace;
+    lms::tool::TraceDecoder decoder(trace);
+    const std::vector<std::string> site = {"f+0x1 (m+0x1)", "main+0x2 (m+0x9)"};
+    unsigned told = 0;
+    constexpr std::uint32_t kSteps = 3 * Records::kMostNumbered;
+    for (std::uint32_t i = 0; i < kSteps; ++i) {
+        const std::string name = "step " + std::to_string(i);
+        records.put(Allocation{0, i, 0x1000, 4096, i, site, {}});
+        records.put(Region{name, 1, i, i});
+        records.put(StreamFree{0, i, 0x7, i});
+        if (records.bytes().size() < BlockWriter::kBlockBytes && i + 1 < kSteps) continue;
+        told += records.bytes().find(site[0]) != std::string::npos;
+        REQUIRE(decoder.add(records.bytes()));
+        records.begin_block();
+    }
+    CHECK(told > 1);
+    CHECK(told <= 4);
+    REQUIRE(trace.events.size() == 3 * kSteps);
+    for (std::uint32_t i = 0; i < kSteps; ++i) {
+        const auto& frames = std::get<Allocation>(trace.events[3 * i]).call_site;
+        REQUIRE(std::ranges::equal(frames, site));
+        REQUIRE(std::get<Region>(trace.events[3 * i + 1]).name == "step " + std::to_string(i));
+        REQUIRE(std::get<StreamFree>(trace.events[3 * i + 2]).stream == 0x7);
+    }
 }
 
 TEST_CASE("trace file: no text of it has what a terminal obeys") {
