@@ -10,8 +10,8 @@ namespace lms::access {
 // else an unwinding of the stack. No lock may be held: it takes the dynamic loader's. Never throws.
 bool called_by_exempt() noexcept;
 
-// Whether such a library launches a kernel. Its first launches tell, for a library's kernels come with it: each
-// unwinding takes tens of microseconds, and each look the dynamic loader's lock. Any thread.
+// Whether such a library launches a kernel. Its first launches tell, for a library's kernels come with it:
+// each unwinding takes tens of microseconds, and each look the dynamic loader's lock. Any thread.
 class ExemptKernel {
   public:
     // This thread launches it. As called_by_exempt().
