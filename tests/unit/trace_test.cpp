@@ -83,7 +83,7 @@ TEST_CASE("trace codec: each kind of event, every field") {
     event = encoded(Unmanaged{.device = 1, .bytes = 12345, .at_ns = 2000});
     CHECK(event["ph"] == "C");
     CHECK(event["name"] == "unmanaged bytes");
-    CHECK(event["cat"] == "residency");
+    CHECK(event["cat"] == "unmanaged");
     CHECK(event["pid"] == 1);
     CHECK(event["ts"] == 2.0);
     CHECK(event["args"] == json({{"unmanaged", 12345}}));

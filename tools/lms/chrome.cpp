@@ -144,7 +144,7 @@ class Encoder {
     }
 
     std::string operator()(const Unmanaged& event) {
-        Json json = head("C", "unmanaged bytes", "residency", event.device, event.at_ns);
+        Json json = head("C", "unmanaged bytes", "unmanaged", event.device, event.at_ns);
         json["args"] = {{"unmanaged", event.bytes}};
         return text(json);
     }
