@@ -84,8 +84,12 @@ class NextUse {
         // Streams are in order: what was used last is idle last.
         if (request.purpose == LMS_PURPOSE_WAIT || !repetition_.trusted(kEnoughToChoose))
             return ahead ? LMS_NO_CHUNK : recent_.first_eligible(request);
+        bring_up_to_date();
         const Position sooner = ahead ? not_before(when(request.sooner), request) : 0;
-        return last_needed(request, [&](std::uint32_t, Position at) { return at > sooner; });
+        for (auto it = order_.rbegin(); it != order_.rend() && it->first > sooner; ++it) {
+            if (request.eligible(request.context, it->second) != 0) return it->second;
+        }
+        return LMS_NO_CHUNK;
     }
 
     // What is needed last, as far as what the program is foretold to take before that lacks room.
@@ -94,11 +98,12 @@ class NextUse {
         growth_.look(repetition_);
         std::uint64_t room = limit_bytes_ - std::min(limit_bytes_, resident_bytes_);
         if (growth_before(kFar) <= room) return LMS_NO_CHUNK;
-        return last_needed(request, [&](std::uint32_t chunk, Position at) {
-            const bool lacks_room = growth_before(at) > room;
-            room += chunks_[chunk].bytes;
-            return lacks_room;
-        });
+        bring_up_to_date();
+        for (auto it = order_.rbegin(); it != order_.rend() && growth_before(it->first) > room; ++it) {
+            if (request.eligible(request.context, it->second) != 0) return it->second;
+            room += chunks_[it->second].bytes;
+        }
+        return LMS_NO_CHUNK;
     }
 
     std::uint32_t upcoming(std::uint32_t* out, std::uint32_t most) {
@@ -202,29 +207,14 @@ class NextUse {
         order_.insert({chunks_[chunk].key, chunk});
     }
     void bring_up_to_date() {
+        if (epoch_ordered_ != repetition_.epoch()) {
+            for (const auto& [key, chunk] : order_) outdate(chunk);
+            epoch_ordered_ = repetition_.epoch();
+        }
         for (const std::uint32_t chunk : outdated_) place(chunk);
         outdated_.clear();
         // What was foretold for a time that has passed was not so.
         while (!order_.empty() && order_.begin()->first <= repetition_.now()) place(order_.begin()->second);
-    }
-
-    // The eligible chunk that is needed last; none, once one is not `wanted`. After a wrong prediction most
-    // programs go on nearby, so keys are still about right. Keys that are too late are mended here, those
-    // that are too early when their time has passed.
-    template <typename Wanted>
-    std::uint32_t last_needed(const lms_policy_request& request, Wanted&& wanted) {
-        bring_up_to_date();
-        for (auto it = order_.end(); it != order_.begin();) {
-            const auto [key, chunk] = *--it;
-            if (when(chunk) < key) {
-                ++it;
-                place(chunk);
-                continue;
-            }
-            if (!wanted(chunk, key)) break;
-            if (request.eligible(request.context, chunk) != 0) return chunk;
-        }
-        return LMS_NO_CHUNK;
     }
 
     std::uint64_t threshold_bytes_;
@@ -236,8 +226,8 @@ class NextUse {
     std::vector<Chunk> chunks_;
     std::vector<std::uint32_t> outdated_;                 // whose key may be wrong
     std::set<std::pair<Position, std::uint32_t>> order_;  // on the device, by when they are needed
+    std::uint64_t epoch_ordered_ = 0, epoch_there_ = 0;   // of the repetition that these were made in
     Position there_until_ = 0;                            // what is foretold for up to then is on the device
-    std::uint64_t epoch_there_ = 0;                       // of the repetition in which that was so
 };
 
 }  // namespace

@@ -156,19 +156,6 @@ if command -v valgrind >/dev/null 2>&1; then
     row "launch, not everything fits, without a trace and with" "$with" "$traced" "$(ratio "$traced" "$with")"
     unset LMS_LIMIT LMS_RESERVE LMS_HOST_MAPPING
     LD_LIBRARY_PATH=$PWD/$build/sim
-
-    # Of next-use alone, in the fourth iteration of a program whose every twentieth launch is not predicted.
-    per_odd_launch() { # chunks
-        few=$(instructions "$build/bench/odd_launches" "$1" $(($1 * 3 / 4)))
-        many=$(instructions "$build/bench/odd_launches" "$1" "$1")
-        echo $(((many - few) * 4 / $1))
-    }
-    least=$(per_odd_launch 1000)
-    row "next-use, 1 in 20 launches not predicted, 1000 chunks" - "$least" -
-    for chunks in 4000 20000; do
-        more=$(per_odd_launch $chunks)
-        row "  $chunks chunks" "$least" "$more" "$(ratio "$more" "$least")"
-    done
 fi
 
 # What reads traces, in seconds.

@@ -1,6 +1,6 @@
 # tests/bench: what is measured, as ratios inside one run; tests/bench.sh runs it.
 BENCHES := $(patsubst tests/bench/%.cu,$(BUILD)/bench/%,$(sort $(wildcard tests/bench/*.cu)))
-BENCH_ALL := $(BENCHES) $(BUILD)/bench/simcuda_bench $(BUILD)/bench/calls $(BUILD)/bench/write_trace $(BUILD)/bench/odd_launches
+BENCH_ALL := $(BENCHES) $(BUILD)/bench/simcuda_bench $(BUILD)/bench/calls $(BUILD)/bench/write_trace
 
 $(BUILD)/bench/simcuda_bench: $(call obj,tests/bench/simcuda_bench.cpp tests/ptx/device.cpp tests/ptx/coverage.cpp $(LINK_ptx)) $(FMT)
 	@mkdir -p $(@D)
@@ -18,7 +18,7 @@ $(BUILD)/bench/calls: $(call obj,tests/bench/calls.cpp) | $(BUILD)/bench/null/li
 	@mkdir -p $(@D)
 	$(STEP)$(CXX) $(LDFLAGS) -pthread -o $@ $^ -L$(CUDA_HOME)/lib/stubs -L$(CUDA_HOME)/lib64/stubs -lcuda
 
-$(BUILD)/bench/write_trace $(BUILD)/bench/odd_launches: $(BUILD)/bench/%: $(call file_obj,tests/bench/%.cpp) $(call obj,$(CORE_SRC)) $(FMT)
+$(BUILD)/bench/write_trace: $(call obj,tests/bench/write_trace.cpp $(CORE_SRC)) $(FMT)
 	@mkdir -p $(@D)
 	$(STEP)$(CXX) $(LDFLAGS) -pthread -o $@ $^ $(UNWIND) -ldl -lzstd
 

@@ -478,21 +478,6 @@ TEST_CASE("next-use: it finds its way again when a program changes what it does,
     CHECK(rounds(40, false) <= 20 * 10);
 }
 
-TEST_CASE("next-use: what was predicted to be needed late, and is needed soon, stays") {
-    Cache cache("next-use", 20);
-    for (const UseStep& step : cycle(20, 40)) cache.run(step);
-    const auto victim = [&](const std::set<unsigned>& idle) {
-        return cache.host().next_victim({1}, [&](ChunkId id) {
-            return std::ranges::any_of(idle, [&](unsigned buffer) { return cache.chunk(buffer) == id; });
-        });
-    };
-    for (unsigned i = 0; i < 4; ++i) cache.run({UseStep::Work, {i}});
-    CHECK(victim({11, 18}) == cache.chunk(18));
-    // The program goes on eight further, where 18 is needed before 11.
-    for (unsigned i = 12; i < 15; ++i) cache.run({UseStep::Work, {i}});
-    CHECK(victim({11, 18}) == cache.chunk(11));
-}
-
 TEST_CASE("next-use: of wait and what is idle first, the least recently used answers") {
     Cache cache("next-use", 12);
     for (const UseStep& step : cycle(20, 40)) cache.run(step);
