@@ -10,8 +10,9 @@ namespace lms::access {
 // else an unwinding of the stack. No lock may be held: it takes the dynamic loader's. Never throws.
 bool called_by_exempt() noexcept;
 
-// Whether such a library launches a kernel. Its first launches tell, for a library's kernels come with it:
-// each unwinding takes tens of microseconds, and each look the dynamic loader's lock. Any thread.
+// Whether such a library launches a kernel. Its first launches tell, also where no such library is loaded
+// yet: a library's kernels come with it. Each look takes the dynamic loader's lock, and an unwinding tens of
+// microseconds. Any thread.
 class ExemptKernel {
   public:
     // This thread launches it. As called_by_exempt().

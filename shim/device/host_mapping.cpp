@@ -22,8 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Built: beside the shim; installed: ../../bin. Empty where there is none, or others may have written it: but
-// whose the shim is has code in the process already.
+// Built: beside the shim; installed: ../../bin. Empty where there is none, or where others may have written
+// it. The owner of the shim is trusted too: that user's code runs in this process already.
 std::string helper() {
     if (getauxval(AT_SECURE) != 0) return {};
     const auto* const own = static_cast<const link_map*>(own_library());

@@ -27,8 +27,8 @@ CUresult refresh_budget(Core& core, SessionLock& lock) LMS_LOCKED;
 // second at most. Drops `lock` around the driver call.
 void look_for_room(Core& core, SessionLock& lock) LMS_LOCKED;
 
-// Tells a trace that is written what of the GPU is not managed; looks once a second at most, and more often
-// at first. Drops `lock` around the driver call.
+// Where a trace is written, looks how much of the GPU is not managed: once a second at most, more often at
+// first. Drops `lock` around the driver call.
 void look_at_unmanaged(Core& core, SessionLock& lock) LMS_LOCKED;
 
 class GpuShare;

@@ -36,7 +36,7 @@ std::uint64_t begin_of(const Event& event) {
 namespace {
 
 std::atomic<Writer*> current = nullptr;
-std::atomic<bool> opened = false;  // LMS_TRACE, as far as it can be
+std::atomic<bool> opened = false;  // writer() has opened what LMS_TRACE names, or could not
 
 // Never destroyed; null out of memory.
 BlockWriter* block_writer() noexcept {

@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::string_view kLate = "no answer in time";
 
-// What would load code into it, or set it: the shim, other preloads, profilers' parts in the driver.
+// Not what loads code into a process (preloads, profilers) or sets the shim.
 bool is_kept(std::string_view entry) {
     for (const std::string_view left :
          {"LD_PRELOAD=", "LD_AUDIT=", "LMS_", "CUDA_INJECTION64_PATH=", "NVTX_INJECTION64_PATH="}) {

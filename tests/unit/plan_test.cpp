@@ -9,6 +9,7 @@
 
 #include "tests/support/scratch.h"
 #include "tools/lms/recorded_step.h"
+#include "tools/simcuda/driver/identity.h"
 
 using namespace lms::tool;
 
@@ -164,7 +165,7 @@ TEST_CASE("plan: what a GPU held that is not managed is as the trace tells, what
     const Workload real = load_of("NVIDIA A100-SXM4-40GB", 600 * kMiB);
     CHECK(real.unmanaged_bytes == 600 * kMiB);
     CHECK(real.has_context);
-    const Workload simulated = load_of("Simulated GPU", 60 * kMiB);
+    const Workload simulated = load_of(simcuda::driver::kDeviceName, 60 * kMiB);
     CHECK(simulated.unmanaged_bytes == 60 * kMiB);
     CHECK_FALSE(simulated.has_context);
     // An earlier trace: all that was not filled, less the reserve of a 64th.

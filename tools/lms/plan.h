@@ -30,7 +30,7 @@ struct Planned {
 };
 
 struct PlanWith {
-    std::optional<std::uint64_t> context_bytes;  // else as CUDA's is on such a GPU
+    std::optional<std::uint64_t> context_bytes;  // else as CUDA's is on such a GPU, or in the load
     std::optional<KernelSpeed> speed;            // of kernels on a GPU that the table does not have
 };
 

@@ -132,7 +132,7 @@ std::vector<HostPace> pace_of(const std::vector<Submitted>& launches, const std:
 
 void use_simulated_work(Workload& load, const std::string& path) {
     WorkLog log = read_log(path, load.device);
-    // The trace has what there was when memory was last looked at, which is before code was loaded.
+    // The trace has what there was when the shim looked; the simulated GPU knows of every moment.
     load.unmanaged_bytes = std::max(load.unmanaged_bytes, log.unmanaged_bytes);
     std::vector<const trace::Launch*> events;
     for (const trace::Event& event : load.trace->events) {

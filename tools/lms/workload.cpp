@@ -20,6 +20,15 @@ double median_of(std::vector<double>& values) {
     return *middle;
 }
 
+// Null: the trace does not tell.
+const trace::Gpu* gpu_of(const Trace& trace, int device) {
+    for (const trace::Event& event : trace.events) {
+        const auto* const gpu = std::get_if<trace::Gpu>(&event);
+        if (gpu && gpu->device == device) return gpu;
+    }
+    return nullptr;
+}
+
 class GivenTimes final : public KernelTimes {
   public:
     explicit GivenTimes(double milliseconds) : ms_(milliseconds) {}
@@ -33,12 +42,12 @@ class GivenTimes final : public KernelTimes {
 class MeasuredTimes final : public KernelTimes {
   public:
     MeasuredTimes(const Trace& trace, int device) {
+        if (const trace::Gpu* const gpu = gpu_of(trace, device)) {
+            name_ = gpu->name;
+            on_ = find_gpu(gpu->name);
+        }
         std::unordered_map<std::string_view, std::vector<double>> samples;
         for (const trace::Event& event : trace.events) {
-            if (const auto* const gpu = std::get_if<trace::Gpu>(&event); gpu && gpu->device == device) {
-                name_ = gpu->name;
-                on_ = find_gpu(gpu->name);
-            }
             const auto* const time = std::get_if<trace::KernelTime>(&event);
             if (!time || time->device != device || time->end_ns < time->begin_ns) continue;
             samples[time->kernel].push_back(static_cast<double>(time->end_ns - time->begin_ns));
@@ -74,18 +83,10 @@ class MeasuredTimes final : public KernelTimes {
     const TargetGpu* on_ = nullptr;
 };
 
-// What the driver calls a GPU that takes nothing for contexts.
+// The name of the simulated GPU, on which contexts take no memory (tools/simcuda/driver/identity.h).
 constexpr std::string_view kSimulated = "Simulated GPU";
 
-std::string_view name_of(const Trace& trace, int device) {
-    for (const trace::Event& event : trace.events) {
-        const auto* const gpu = std::get_if<trace::Gpu>(&event);
-        if (gpu && gpu->device == device) return gpu->name;
-    }
-    return {};
-}
-
-// At most, where the trace tells.
+// The most that the trace tells of, if it does.
 std::optional<std::uint64_t> unmanaged_of(const Trace& trace, int device) {
     std::optional<std::uint64_t> most;
     for (const trace::Event& event : trace.events) {
@@ -97,11 +98,8 @@ std::optional<std::uint64_t> unmanaged_of(const Trace& trace, int device) {
 
 // What of the GPU was neither the shim's to fill nor kept free, for traces that do not tell.
 std::uint64_t held_beside(const Trace& trace, int device) {
-    std::uint64_t total = 0;
-    for (const trace::Event& event : trace.events) {
-        if (const auto* const gpu = std::get_if<trace::Gpu>(&event); gpu && gpu->device == device)
-            total = gpu->total_bytes;
-    }
+    const trace::Gpu* const gpu = gpu_of(trace, device);
+    std::uint64_t total = gpu ? gpu->total_bytes : 0;
     const std::uint64_t limit = util::parse_bytes(setting_of(trace, "LMS_LIMIT")).value_or(total);
     total = std::min(total, limit);
     const auto reserve = util::parse_bytes(setting_of(trace, "LMS_RESERVE")).value_or(default_reserve(total));
@@ -219,7 +217,8 @@ Workload workload_of(std::unique_ptr<Trace> trace, std::string& problem) {
     load.times = measured_times(*load.trace, load.device);
     const auto told = unmanaged_of(*load.trace, load.device);
     load.unmanaged_bytes = told ? *told : held_beside(*load.trace, load.device);
-    load.has_context = told && name_of(*load.trace, load.device) != kSimulated;
+    const trace::Gpu* const gpu = gpu_of(*load.trace, load.device);
+    load.has_context = told && gpu && gpu->name != kSimulated;
     load.remap_seconds = remap_of(*load.trace).value_or(0);
     load.step_ends = steps_of(*load.trace, load.device, *load.times);
     return load;
