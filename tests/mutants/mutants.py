@@ -21,7 +21,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build"))
 COPY = os.path.join(BUILD, "mutants")
 # Beside objects, what tests of these folders load.
-LOADED = {"entry": ["build/liblmsshim.so"]}
+LOADED = {folder: ["build/liblmsshim.so", "build/lms"] for folder in ("entry", "e2e", "cli")}
 
 
 class Mutant:
