@@ -4,6 +4,7 @@
 #include <sys/sysinfo.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <optional>
 #include <span>
@@ -21,11 +22,11 @@ struct Controller {
     const char* name;  // as cgroup_folders() takes it
     const char* limit;
     const char* usage;
-    const char* cache;  // the line of memory.stat with file cache that is dropped before anything is refused
+    std::array<const char*, 2> cache;  // lines of memory.stat: file cache, dropped before anything is refused
 };
 constexpr Controller kV1 = {"memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
-                            "total_inactive_file"};
-constexpr Controller kV2 = {"", "memory.max", "memory.current", "inactive_file"};
+                            {"total_inactive_file", "total_active_file"}};
+constexpr Controller kV2 = {"", "memory.max", "memory.current", {"inactive_file", "active_file"}};
 
 // The number a file starts with; nothing if there is no such file or it says "max".
 std::optional<std::uint64_t> number_in(const std::string& path) {
@@ -69,7 +70,8 @@ void add_level(const Controller& controller, const std::string& folder, std::vec
     const auto limit = number_in(folder + "/" + controller.limit);
     const auto usage = number_in(folder + "/" + controller.usage);
     if (!limit || !usage) return;
-    const std::uint64_t cache = value_in(folder + "/memory.stat", controller.cache).value_or(0);
+    std::uint64_t cache = 0;
+    for (const char* line : controller.cache) cache += value_in(folder + "/memory.stat", line).value_or(0);
     const std::uint64_t held = *usage - std::min(cache, *usage);
     levels.push_back({*limit, *limit - std::min(held, *limit), folder});
 }

@@ -237,7 +237,7 @@ TEST_CASE("host memory: version 2 cgroups, each level, dropping file cache") {
     root.put("sys/fs/cgroup/a/memory.max", "1000000\n");
     root.put("sys/fs/cgroup/a/memory.current", "700000\n");
     CHECK(lms::util::host_headroom_bytes(root.path()) == 300000);
-    root.put("sys/fs/cgroup/a/memory.stat", "anon 5\ninactive_file 100000\n");
+    root.put("sys/fs/cgroup/a/memory.stat", "anon 5\ninactive_file 60000\nactive_file 40000\n");
     CHECK(lms::util::host_headroom_bytes(root.path()) == 400000);
     root.put("sys/fs/cgroup/a/b/memory.max", "500100\n");
     CHECK(lms::util::host_headroom_bytes(root.path()) == 100);
@@ -263,7 +263,7 @@ TEST_CASE("host memory: version 1 cgroups") {
     CHECK(lms::util::host_headroom_bytes(root.path()) == 4000 * 1024);
     root.put("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "1000000\n");
     root.put("sys/fs/cgroup/memory/job/memory.usage_in_bytes", "900000\n");
-    root.put("sys/fs/cgroup/memory/job/memory.stat", "inactive_file 1\ntotal_inactive_file 50000\n");
+    root.put("sys/fs/cgroup/memory/job/memory.stat", "inactive_file 1\nactive_file 1\ntotal_inactive_file 30000\ntotal_active_file 20000\n");
     CHECK(lms::util::host_headroom_bytes(root.path()) == 150000);
 }
 
