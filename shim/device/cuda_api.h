@@ -50,6 +50,7 @@ inline bool is_sticky(CUresult status) {
         case CUDA_ERROR_ILLEGAL_INSTRUCTION:
         case CUDA_ERROR_MISALIGNED_ADDRESS:
         case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+        case CUDA_ERROR_CONTAINED:
         case CUDA_ERROR_INVALID_PC:
         case CUDA_ERROR_LAUNCH_FAILED:
         case CUDA_ERROR_EXTERNAL_DEVICE:

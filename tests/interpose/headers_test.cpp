@@ -10,15 +10,21 @@
 #include <set>
 #include <string>
 
+#include "shim/device/cuda_api.h"
 #include "tests/interpose/table.h"
 
 namespace {
 
-std::string header(const std::string& name) {
+std::string with_comments(const std::string& name) {
     std::ifstream file(std::string(CUDA_INCLUDE "/") + name);
     std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
     INFO(CUDA_INCLUDE "/" << name << " cannot be read");
     REQUIRE(!text.empty());
+    return text;
+}
+
+std::string header(const std::string& name) {
+    std::string text = with_comments(name);
     // Comments name functions too.
     for (std::size_t begin = 0; (begin = text.find("/*", begin)) != std::string::npos;) {
         text.replace(begin, text.find("*/", begin) + 2 - begin, " ");
@@ -112,6 +118,20 @@ TEST_CASE(
         if (!row.later || published.contains(version)) in_table.insert(version);
     }
     check_equal(published, in_table);
+}
+
+TEST_CASE("headers: the errors after which nothing works are those that say so") {
+    static const std::regex pattern(R"(CUDA_(?:ERROR_\w+|SUCCESS)\s*=\s*(\d+))");
+    const std::string text = std::regex_replace(with_comments("cuda.h"), std::regex(R"([\s*]+)"), " ");
+    int found = 0;
+    for (std::sregex_iterator it(text.begin(), text.end(), pattern), end; it != end; ++it) {
+        const std::string before = it->prefix();  // and behind the one before
+        if (before.find("process must be terminated") == std::string::npos) continue;
+        CAPTURE((*it)[0].str());
+        CHECK(lms::device::is_sticky(static_cast<CUresult>(std::stoi((*it)[1]))));
+        ++found;
+    }
+    CHECK(found > 8);
 }
 
 TEST_CASE("headers: a row's stream mode agrees with its name and with its family") {
