@@ -10,6 +10,7 @@ std::optional<Block> BlockPool::take(std::uint64_t bytes) {
     const Block block = it->second.back();
     it->second.pop_back();
     free_bytes_ -= bytes;
+    idle_bytes_ = std::min(idle_bytes_, free_bytes_);
     return block;
 }
 
@@ -38,12 +39,13 @@ std::vector<Block> BlockPool::take_for_driver(std::uint64_t bytes) {
         }
     }
     free_bytes_ -= sum;
+    idle_bytes_ = std::min(idle_bytes_, free_bytes_);
     return taken;
 }
 
 void BlockPool::begin_era() {
     ++era_;
-    free_bytes_ = 0;
+    free_bytes_ = idle_bytes_ = 0;
     for (const auto& [bytes, blocks] : std::exchange(free_, {}))
         std::ranges::for_each(blocks, [&](const Block& each) { put(each); });
 }

@@ -45,6 +45,8 @@ class BlockPool {
 
     std::uint64_t held_bytes() const { return held_bytes_; }  // created and not given back
     std::uint64_t free_bytes() const { return free_bytes_; }  // of those, in no use
+    // The bytes that were in no use at any time since the last call.
+    std::uint64_t take_idle_bytes() { return std::exchange(idle_bytes_, free_bytes_); }
     const std::map<std::uint64_t, std::vector<Block>>& free_blocks() const { return free_; }
 
   private:
@@ -55,6 +57,7 @@ class BlockPool {
     std::uint32_t first_era_ = 0;  // whose memory there is still
     std::uint64_t held_bytes_ = 0;
     std::uint64_t free_bytes_ = 0;
+    std::uint64_t idle_bytes_ = 0;  // the least that was free since take_idle_bytes()
 };
 
 }  // namespace lms::engine

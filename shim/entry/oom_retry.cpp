@@ -1,7 +1,7 @@
 // The retried rows: calls that name no managed memory but may need room on the GPU, or that give a stream
 // work without memory: host functions, waits. They go on to the driver as they are; where it is out of
-// memory, room is made and they are tried once more. Who waits for all work is told of what a thread's own
-// stream was given, which no other thread can ask.
+// memory, room is made, on the GPU or for what pins host memory there, and they are tried once more. Who
+// waits for all work is told of what a thread's own stream was given, which no other thread can ask.
 #include <tuple>
 
 #include "shim/device/driver_table.h"
@@ -27,6 +27,13 @@ struct Noted<Form, CUstream> {
     const session::Submitting submitting;
 };
 
+constexpr bool pins_host_memory(device::Entry entry) {
+    using device::Entry;
+    return entry == Entry::cuMemAllocHost || entry == Entry::cuMemAllocHost_v2 ||
+           entry == Entry::cuMemHostAlloc || entry == Entry::cuMemHostRegister ||
+           entry == Entry::cuMemHostRegister_v2;
+}
+
 // The wrapper of one driver function, in that function's own type.
 template <device::Entry kEntry, auto Slot>
 struct Retried;
@@ -36,7 +43,9 @@ struct Retried<kEntry, Slot> {
     static CUresult call(Arguments... arguments) {
         return guarded([&] {
             const std::tuple<Noted<Form<kEntry, Slot>, Arguments>...> noted(arguments...);
-            return session::call_with_oom_retry([&] { return (device::driver().*Slot)(arguments...); });
+            const auto call = [&] { return (device::driver().*Slot)(arguments...); };
+            if constexpr (pins_host_memory(kEntry)) return session::pin_with_retry(call);
+            return session::call_with_oom_retry(call);
         });
     }
 };

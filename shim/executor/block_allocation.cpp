@@ -48,9 +48,14 @@ std::optional<Block> take_host_block(Core& core, std::uint64_t bytes, SessionLoc
         if (!core.engine.spare_copies(excess)) return std::nullopt;
         source.trim(excess, lock);
     }
+    // Where the driver pins no more, what lies free in other sizes and retained copies make room.
     Block block;
-    if (source.create(bytes, block, lock) == CUDA_SUCCESS) return block;
-    return core.engine.spare_copy(bytes) ? pool.take(bytes) : std::nullopt;
+    do {
+        if (source.create(bytes, block, lock) == CUDA_SUCCESS) return block;
+        if (core.engine.spare_copy(bytes)) return pool.take(bytes);
+        core.engine.spare_copies(bytes);
+    } while (source.trim(bytes, lock) > 0);
+    return std::nullopt;
 }
 
 }  // namespace
@@ -59,6 +64,16 @@ std::optional<Block> host_block(Core& core, std::uint64_t bytes, SessionLock& lo
     const auto block = take_host_block(core, bytes, lock);
     settle_host(core);
     return block;
+}
+
+bool pin_ahead(Core& core, std::uint64_t bytes, SessionLock& lock) {
+    if (core.host_blocks.held_bytes() >= core.engine.promised_host_bytes(core.residency.allocated_bytes()))
+        return true;
+    Block block;
+    if (core.host_blocks.create(bytes, block, lock) != CUDA_SUCCESS) return false;
+    core.engine.put(block);
+    settle_host(core);
+    return true;
 }
 
 }  // namespace lms::executor

@@ -17,5 +17,8 @@ std::optional<Block> device_block(Core& core, std::uint64_t bytes, std::uint64_t
                                   bool drains = false) LMS_LOCKED;
 // A host block within LMS_HOST_LIMIT and what the machine can spare.
 std::optional<Block> host_block(Core& core, std::uint64_t bytes, SessionLock& lock) LMS_LOCKED;
+// For what will have to go to the host when a new chunk of `bytes` comes in. False: the driver does not pin
+// as much as it may be asked for. Then it is the allocation that fails, not what the program does with it.
+bool pin_ahead(Core& core, std::uint64_t bytes, SessionLock& lock) LMS_LOCKED;
 
 }  // namespace lms::executor

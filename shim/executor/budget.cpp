@@ -171,21 +171,50 @@ bool claim_host(Core& core, std::uint64_t bytes) {
     return !core.host_claims || core.host_claims->claim(core.host_part, bytes);
 }
 
+std::uint64_t returnable_host_bytes(const Core& core) {
+    const std::uint64_t promised = core.engine.promised_host_bytes(core.residency.allocated_bytes());
+    return minus(core.host_blocks.held_bytes(), std::max(promised, core.residency.host_bytes()));
+}
+
 void settle_host(Core& core) {
     if (!core.host_claims) return;
     const std::uint64_t promised = core.engine.promised_host_bytes(core.residency.allocated_bytes());
     const std::uint64_t pinned = core.host_blocks.held_bytes();
-    const std::uint64_t kept = std::max(promised, core.residency.host_bytes());
-    core.host_claims->settle(core.host_part, {std::max(promised, pinned), pinned, minus(pinned, kept)});
+    core.host_claims->settle(core.host_part,
+                             {std::max(promised, pinned), pinned, returnable_host_bytes(core)});
 }
 
-void give_back_host(Core& core, std::uint64_t lacking, SessionLock& lock) {
-    const std::uint64_t bytes = std::min(lacking, core.host_part.returnable_bytes);
-    if (bytes == 0) return;
+std::uint64_t give_back_host(Core& core, std::uint64_t lacking, SessionLock& lock) {
+    const std::uint64_t bytes = std::min(lacking, returnable_host_bytes(core));
+    if (bytes == 0) return 0;
     poll_completions(core, lock);  // a copy that a chunk is filled from cannot go
     core.engine.spare_copies(bytes);
-    core.host_blocks.trim(bytes, lock);
+    const std::uint64_t given = core.host_blocks.trim(bytes, lock);
     settle_host(core);
+    return given;
+}
+
+namespace {
+
+// A chunk's at a time: until it is given back nobody can have it, and who needs room waits.
+void trim_gently(Core& core, BlockSource& source, std::uint64_t bytes, SessionLock& lock) LMS_LOCKED {
+    for (std::uint64_t given = 1; bytes > 0 && given > 0; bytes -= std::min(given, bytes)) {
+        const Holder holder(core);
+        given = source.trim(std::min(bytes, core.engine.largest_cut()), lock);
+        core.changed.notify_all();
+    }
+}
+
+}  // namespace
+
+void give_back_idle(Core& core, SessionLock& lock) {
+    const std::uint64_t host =
+        std::min(core.engine.pool(engine::Place::Host).take_idle_bytes(), returnable_host_bytes(core));
+    const std::uint64_t device = core.engine.pool(engine::Place::Device).take_idle_bytes();
+    trim_gently(core, core.host_blocks, host, lock);
+    if (!must_drain(core)) trim_gently(core, core.device_blocks, device, lock);
+    settle_host(core);
+    note_levels(core);
 }
 
 bool has_capacity(Core& core, std::uint64_t bytes) {

@@ -60,8 +60,13 @@ std::uint64_t host_bytes(const Core& core, std::chrono::milliseconds age) LMS_LO
 bool claim_host(Core& core, std::uint64_t bytes) LMS_LOCKED;
 // Tells others what is pinned, and has been promised to buffers.
 void settle_host(Core& core) LMS_LOCKED;
-// Gives back what others lack, as far as it was not promised: free blocks and retained copies.
-void give_back_host(Core& core, std::uint64_t lacking, SessionLock& lock) LMS_LOCKED;
+// What of the host is pinned beyond what buffers have there or were promised.
+std::uint64_t returnable_host_bytes(const Core& core) LMS_LOCKED;
+// Gives back what others lack, of that: free blocks and retained copies. How many bytes it was.
+std::uint64_t give_back_host(Core& core, std::uint64_t lacking, SessionLock& lock) LMS_LOCKED;
+
+// Gives back to the driver what no buffer has needed since the last call, of the host and of the GPU.
+void give_back_idle(Core& core, SessionLock& lock) LMS_LOCKED;
 
 // Whether `bytes` more may be allocated: within capacity_bytes(), and beyond the budget within what the
 // machine can spare, which is claimed.

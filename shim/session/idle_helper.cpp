@@ -96,6 +96,10 @@ void IdleHelper::look() noexcept try {
     if (session_.share()->is_left_to_helper()) session_.look_at_share(Session::Looks::Helper);
     if (util::Clock::now() < host_look_at_) return;
     session_.look_at_host_claims();
+    if (util::Clock::now() >= idle_look_at_) {
+        session_.give_back_idle();
+        idle_look_at_ = util::Clock::now() + bounds::kIdleMemory;
+    }
     host_look_at_ = util::Clock::now() + session_.host_look_is_due_in();
 } catch (const std::exception& problem) {
     log::debug("GPU {}: nothing given back: {}", session_.device(), problem.what());

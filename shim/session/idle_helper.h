@@ -1,9 +1,10 @@
 // The shim's one thread of its own, for each GPU that may be shared: it gives back what others want while the
-// program makes no calls.
+// program makes no calls, and what no buffer has needed for a while.
 //
-// Asleep on the page (sharing/page.h) until another process says something, and while alone for good, but for
-// a look at who lacks host memory. While the program's own threads look at the others it leaves that to them.
-// In simulated time it is no thread: a thread of the program's that spends time does its work.
+// Asleep on the page (sharing/page.h) until another process says something, but for a look at who lacks host
+// memory, and every ten seconds at what lies idle here. While the program's own threads look at the others it
+// leaves that to them. In simulated time it is no thread: a thread of the program's that spends time does its
+// work.
 #pragma once
 
 #include <atomic>
@@ -28,7 +29,9 @@ class IdleHelper {
     void look() noexcept;
 
     Session& session_;
-    util::Clock::time_point host_look_at_{};  // not before then: others' news come more often
+    // Not before then: others' news come more often.
+    util::Clock::time_point host_look_at_{};
+    util::Clock::time_point idle_look_at_{};
     std::atomic<bool> ended_{false};
     std::thread thread_;
 };

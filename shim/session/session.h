@@ -48,7 +48,7 @@ struct Work {
     executor::FencePtr spare;      // to be recorded behind it
     bool deep = false;             // its stream is: it is not made to wait (Fences::is_deep)
     bool leaves_event = true;      // behind it
-    std::uint64_t submission = 0;  // Engine::begin_submission()'s
+    std::uint64_t submission = 0;  // Engine::begin_submission()'s; 0: it was not begun
     std::uint64_t listing = 0;     // EarlierWork's latest as it began; 0: nothing may be taken for its
     std::vector<CUcontext> forbidden = {};  // forbidden_legacy(), before a call that nobody knows
     bool refused = false;                   // by the driver: it runs nothing
@@ -259,10 +259,12 @@ class Session {
     void share_on(const util::ShareTerms& terms);  // if it is shared
     // The same of host memory; `claims` outlive it.
     void claim_host_by(executor::HostClaims* claims);
-    void give_back_host(std::uint64_t lacking_bytes);
+    std::uint64_t give_back_host(std::uint64_t lacking_bytes);  // of what no buffer needs; how many bytes
     // Gives back what others lack; and when to, in a process whose program makes no calls.
     void look_at_host_claims();
     util::Clock::duration host_look_is_due_in();
+    // Gives back what no buffer has needed since the last call.
+    void give_back_idle();
     bool is_shared() const { return share_ && share_->is_shared(); }
     // Whether what others have of it is to be looked at; then gives back what is beyond this process's share.
     bool share_is_due() const { return share_ && share_->is_due(); }
@@ -349,6 +351,7 @@ class Session {
                      executor::SessionLock& lock) LMS_LOCKED;
     CUresult copy_to(engine::Address alias, std::uint64_t bytes, CUmemGenericAllocationHandle real,
                      std::span<const BufferPiece> pieces) LMS_UNLOCKED;
+    bool will_be_placed(engine::AllocationId id, executor::SessionLock& lock) LMS_LOCKED;
     CUresult place(engine::AllocationId id, executor::SessionLock& lock) LMS_LOCKED;
     void place_together(std::span<const engine::ChunkId> chunks, executor::SessionLock& lock) LMS_LOCKED;
     CUresult place_chunk(engine::ChunkId id, executor::SessionLock& lock) LMS_LOCKED;

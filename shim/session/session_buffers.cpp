@@ -168,22 +168,6 @@ std::optional<engine::AllocationId> Session::enter(std::uint64_t bytes, bool col
     return id;
 }
 
-namespace {
-
-// For what will have to go to the host when a new chunk of `bytes` comes in: if the driver does not pin as
-// much as it may be asked for, it is the allocation that fails, not a launch.
-CUresult pin_ahead(executor::Core& core, std::uint64_t bytes, executor::SessionLock& lock) LMS_LOCKED {
-    if (core.host_blocks.held_bytes() >= core.engine.promised_host_bytes(core.residency.allocated_bytes()))
-        return CUDA_SUCCESS;
-    Block block;
-    if (core.host_blocks.create(bytes, block, lock) != CUDA_SUCCESS) return CUDA_ERROR_OUT_OF_MEMORY;
-    core.engine.put(block);
-    executor::settle_host(core);
-    return CUDA_SUCCESS;
-}
-
-}  // namespace
-
 // Gives a new buffer its first memory: on the device as long as there is room without evicting, else on the
 // host.
 CUresult Session::place(engine::AllocationId id, executor::SessionLock& lock) {
@@ -257,7 +241,8 @@ CUresult Session::place_chunk(ChunkId id, executor::SessionLock& lock) {
         core.telemetry.announce_pressure();
         // Where host memory cannot be mapped, nothing can reach the chunk before a launch that names it
         // brings it in.
-        if (!port_->maps_host_memory()) return pin_ahead(core, bytes, lock);
+        if (!port_->maps_host_memory())
+            return pin_ahead(core, bytes, lock) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
         const auto host = host_block(core, bytes, lock);
         if (host && where() == engine::State::Empty) return map_new(std::array{NewMemory{id, *host}}, lock);
         if (host) core.engine.put(*host);

@@ -91,9 +91,27 @@ CUresult Session::create(std::uint64_t bytes, engine::Address& home, bool collec
     const auto id = enter(bytes, collects, lock);
     if (!id) return CUDA_ERROR_OUT_OF_MEMORY;
     core.program_buffers[*id];
+    // Refused later, at cuMemMap(), it would be an error that programs do not expect.
+    if (!will_be_placed(*id, lock)) {
+        release(core, *id, lock);
+        core.telemetry.announce_no_host_memory(bytes);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     core.telemetry.note_allocation(*id, caller);
     home = core.residency.allocation(*id).address;
     return CUDA_SUCCESS;
+}
+
+bool Session::will_be_placed(engine::AllocationId id, executor::SessionLock& lock) {
+    executor::Core& core = *core_;
+    if (core.residency.allocated_bytes() > core.engine.budget_bytes()) {
+        executor::begin_pressure(core, lock);
+        if (core.trial == executor::Core::Trial::Distrusted) return false;
+    }
+    const std::vector<ChunkId> chunks = core.residency.allocation(id).chunks;
+    return std::ranges::all_of(chunks, [&](ChunkId chunk) LMS_LOCKED {
+        return pin_ahead(core, core.residency.chunk(chunk).bytes, lock);
+    });
 }
 
 bool Session::keeps_program_memory() const {

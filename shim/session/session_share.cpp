@@ -33,15 +33,19 @@ void Session::claim_host_by(executor::HostClaims* claims) {
     executor::settle_host(*core_);
 }
 
-void Session::give_back_host(std::uint64_t lacking_bytes) {
+std::uint64_t Session::give_back_host(std::uint64_t lacking_bytes) {
     executor::SessionLock lock(core_->mutex);
-    executor::give_back_host(*core_, lacking_bytes, lock);
+    return executor::give_back_host(*core_, lacking_bytes, lock);
 }
 
 util::Clock::duration Session::host_look_is_due_in() {
     const executor::SessionLock lock(core_->mutex);
-    if (!core_->host_claims) return bounds::kAlone;
-    return core_->host_part.returnable_bytes > 0 ? bounds::kIdleHostLook : bounds::kIdleHostWrite;
+    return core_->host_part.returnable_bytes > 0 ? bounds::kIdleHostLook : bounds::kIdleMemory;
+}
+
+void Session::give_back_idle() {
+    executor::SessionLock lock(core_->mutex);
+    executor::give_back_idle(*core_, lock);
 }
 
 void Session::look_at_host_claims() {

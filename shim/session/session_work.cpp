@@ -228,7 +228,9 @@ CUresult Session::begin_unseen(Work& work) {
         work.submission = core.engine.begin_submission(work.hold.opaque, work.hold.unseen);
         filled = announce(work, lock);
     }
-    return wait_for_fill(work, filled);
+    const CUresult status = wait_for_fill(work, filled);
+    if (status != CUDA_SUCCESS) end_unseen(work);
+    return status;
 }
 
 void Session::end_unseen(const Work& work) {

@@ -18,7 +18,7 @@ CUcontext context_of(CUstream stream) {
     return device::current_context();
 }
 
-ResidencyGuard::ResidencyGuard(const WorkingSet& reach) : submitting_(reach.stream) {
+ResidencyGuard::ResidencyGuard(const WorkingSet& reach) : ResidencyGuard(reach.stream) {
     const device::Together together;
     take_up_requests();
     program::note_use_beside_moves(reach.stream);
@@ -36,7 +36,9 @@ ResidencyGuard::ResidencyGuard(const WorkingSet& reach) : submitting_(reach.stre
 
 ResidencyGuard::~ResidencyGuard() {
     const device::Together together;
-    for (Held& held : held_) held.session->submitted(held.work);
+    for (Held& held : held_) {
+        if (held.work.submission != 0) held.session->submitted(held.work);
+    }
 }
 
 void ResidencyGuard::suspend() {
@@ -197,6 +199,16 @@ CUresult call_again(CUresult status, Call call, GuardsOfCall guards) {
             own = true;
         }
     }
+    return status;
+}
+
+CUresult pin_again(CUresult status, Call call) {
+    if (status != CUDA_ERROR_OUT_OF_MEMORY) return status;
+    std::uint64_t given = 0;
+    for (Session* session : sessions()) given += session->give_back_host(UINT64_MAX);
+    if (given > 0) status = call();
+    // The GPU's page tables lead to it, too, and take next to nothing.
+    if (status == CUDA_ERROR_OUT_OF_MEMORY && reclaim(1) > 0) status = call();
     return status;
 }
 

@@ -53,6 +53,9 @@ class ResidencyGuard {
     std::vector<HostCopy> host_copies() const;
 
   private:
+    // Made before anything is held: where that fails half-way, the destructor lets go of the rest.
+    explicit ResidencyGuard(CUstream stream) : submitting_(stream) {}
+
     struct Held {
         Held(Session* session_, Work&& work_) : session(session_), work(std::move(work_)) {}
         Session* session;
@@ -101,6 +104,17 @@ template <typename Callable>
 CUresult call_with_oom_retry(Callable&& call, GuardsOfCall guards = {}) {
     const CUresult status = call();
     return status == CUDA_SUCCESS ? status : call_again(status, call, guards);
+}
+
+// What pin_with_retry() does once `call` has failed with `status`.
+CUresult pin_again(CUresult status, Call call);
+
+// The same of a call that pins host memory, which evictions take more of: it is given what the shim has
+// pinned for no buffer.
+template <typename Callable>
+CUresult pin_with_retry(Callable&& call) {
+    const CUresult status = call();
+    return status == CUDA_SUCCESS ? status : pin_again(status, call);
 }
 
 // Submits work to `stream` that uses no memory which may move.

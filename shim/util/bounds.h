@@ -89,10 +89,12 @@ constexpr auto kShareLook = 10ms;
 constexpr auto kIdleLook = 50ms;
 // The same where there are none; a process that comes ends it.
 constexpr auto kAlone = 24h;
-// Whether others lack host memory, for a process whose program makes no calls and that has some to give; and
-// for one that has none, which is only to be seen to live (sharing/page.h, kUnseen).
+// Whether others lack host memory, for a process whose program makes no calls and that has some to give.
 constexpr auto kIdleHostLook = 200ms;
-constexpr auto kIdleHostWrite = 15s;
+// What memory no buffer has needed since: it goes back to the driver. Programs use again within less what
+// they free for that, or their allocators keep it. It is also how often a process is seen to live
+// (sharing/page.h, kUnseen).
+constexpr auto kIdleMemory = 10s;
 // Whether programs without the shim have given back memory of a GPU that is too small.
 constexpr auto kRoomLook = 1s;
 // What a GPU holds that is not managed, for the trace: the first look, doubled from one to the next, and the

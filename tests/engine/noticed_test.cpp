@@ -262,6 +262,66 @@ TEST_CASE("blocks: what the driver took long to refuse is not asked for again wh
     CHECK(gpu.calls(Call::Create) == asked + 1);
 }
 
+TEST_CASE("blocks: what lay free all the time is told apart from what was used meanwhile") {
+    engine::BlockPool pool;
+    const auto block = [&](std::uint64_t bytes) {
+        pool.begin_create(bytes);
+        pool.put({.place = device::Place::Device, .bytes = bytes});
+    };
+    block(2);
+    block(3);
+    CHECK(pool.take_idle_bytes() == 0);
+    CHECK(pool.take_idle_bytes() == 5);
+    const auto taken = pool.take(2);
+    REQUIRE(taken);
+    pool.put(*taken);
+    CHECK(pool.take_idle_bytes() == 3);
+    block(1);
+    CHECK(pool.take_idle_bytes() == 5);
+    pool.take_for_driver(3);
+    CHECK(pool.take_idle_bytes() == 3);
+}
+
+TEST_CASE("budget: what no buffer has needed goes back to the driver, and what was promised stays") {
+    for (const bool maps_host : {true, false}) {
+        CAPTURE(maps_host);
+        Scene scene(options_of(Safety::Args, 1, maps_host));
+        session::Session& session = scene.rig.session();
+        // Bytes of the device, and blocks of the host.
+        const auto held = [&](Place place) {
+            return scene.rig.gpu().with_memory([&](const Memory& memory) {
+                return place == Place::Device ? memory.used_bytes() : memory.handles(place) + memory.pinned();
+            });
+        };
+        scene.make(16);
+        const std::size_t cold = scene.make(30);
+        const std::size_t first = scene.regions.size();
+        for (int i = 0; i < 3; ++i) scene.make(30);
+        REQUIRE(scene.need(cold, scene.stream) == CUDA_SUCCESS);
+        scene.rig.drain();
+        while (scene.regions.size() > first) {
+            REQUIRE(session.free(scene.regions.back().address) == CUDA_SUCCESS);
+            scene.regions.pop_back();
+            scene.expected.pop_back();
+        }
+        const std::uint64_t device = held(Place::Device), host = held(Place::Host);
+        session.give_back_idle();  // some of it was used since the last look
+        CHECK(held(Place::Device) == device);
+        CHECK(held(Place::Host) == host);
+        session.give_back_idle();
+        CHECK(held(Place::Device) <= 46 * 64);
+        CHECK(held(Place::Host) < host);
+        scene.check();
+        // All of it is in use, or about to be.
+        for (int i = 0; i < 3; ++i) scene.make(30);
+        session.give_back_idle();
+        const std::uint64_t needed = held(Place::Host);
+        session.give_back_idle();
+        CHECK(held(Place::Host) <= needed);
+        scene.check();
+    }
+}
+
 TEST_CASE("budget: memory that others turn out to have taken is not asked for again") {
     Scene scene(options_of(Safety::Args));
     const std::size_t cold = scene.make(16);

@@ -1,6 +1,7 @@
 // Several GPUs in one process: each with a budget of its own, copies between them, peer access.
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstring>
 #include <thread>
 #include <tuple>
@@ -336,6 +337,69 @@ BODY(devices_peer_access_of_freed) {
 
 TEST_CASE("devices: one that is let in reaches what its stream has yet to free, and is given out again") {
     run_both("devices_peer_access_of_freed", Driver::Simulated, kTwo);
+}
+
+namespace {
+
+// What a signal handler copies from GPU 1, whose moves it interrupts, to GPU 0.
+struct BetweenGpus {
+    Gate gate;
+    CUdeviceptr to = 0, from = 0;
+    CUresult status = CUDA_SUCCESS;
+};
+BetweenGpus* between_gpus = nullptr;
+
+void copy_between_gpus(int) {
+    between_gpus->status = CU(cuMemcpyDtoDAsync_v2)(between_gpus->to, between_gpus->from, kBuffer, nullptr);
+    between_gpus->gate.open();
+}
+
+}  // namespace
+
+// It holds the one's memory when the other's is refused.
+BODY(devices_interrupted) {
+    const DevicePair pair;
+    BetweenGpus state;
+    between_gpus = &state;
+    pair.use(0);
+    Crowd beside;
+    const Buffer to(kBuffer, 1);
+    state.to = to.at();
+    pair.use(1);
+    const Buffer from(kBuffer, 2), needed(kBuffer, 3);
+    state.from = from.at();
+    {
+        Crowd crowd;
+        crowd.evict(from);
+        crowd.evict(needed);
+    }
+    CUstream held = nullptr;
+    OK(cuStreamCreate, &held, CU_STREAM_NON_BLOCKING);
+    std::vector<CUdeviceptr> all(7);  // as many as the GPU holds
+    for (CUdeviceptr& each : all) {
+        OK(cuMemAlloc_v2, &each, kBuffer);
+        OK(cuMemsetD8Async, each, 3, kBuffer, held);
+    }
+    OK(cuStreamSynchronize, held);
+    state.gate.hold_up(held);
+    for (const CUdeviceptr each : all) OK(cuMemsetD8Async, each, 4, kBuffer, held);
+    std::signal(SIGUSR1, copy_between_gpus);
+    overlay::record().events_until = 40;
+    overlay::record().events_asked = [] { std::raise(SIGUSR1); };
+    OK(cuMemsetD8_v2, needed.at(), 5, kBuffer);
+    EXPECT(overlay::record().events_asked == nullptr);
+    EXPECT(state.status == CUDA_ERROR_NOT_PERMITTED);
+    pair.use(0);
+    beside.evict(to);
+    EXPECT(to.holds(1));
+}
+
+TEST_CASE("devices: what a signal handler is refused on one GPU holds nothing on another") {
+    for (const char* maps : {"0", "1"}) {
+        const Outcome outcome = run("devices_interrupted", Driver::Overlay,
+                                    {{"SIMCUDA_DEVICES", "2"}, {"SIMCUDA_HOST_VMM", maps}});
+        CHECK(outcome.failures == "");
+    }
 }
 
 // The current GPU is another one than that of the memory, and of the stream where there is one.

@@ -60,6 +60,64 @@ TEST_CASE("exhaustion: host memory that the shim may pin") {
 TEST_CASE("exhaustion: host memory that the driver pins") {
     run_both("exhausted", Driver::Simulated, {{"SIMCUDA_HOST_MEMORY", "2M"}});
 }
+
+// Evicted in chunks of one size, then freed, and others of another size in their place.
+BODY(exhausted_by_other_sizes) {
+    const Gpu gpu;
+    for (const std::size_t bytes : {2 * kGranule, kGranule, 2 * kGranule}) {
+        std::vector<std::unique_ptr<Buffer>> buffers;
+        for (std::size_t i = 0; i < 17 * kMiB / bytes; ++i)
+            buffers.push_back(std::make_unique<Buffer>(bytes, static_cast<std::uint32_t>(i)));
+        for (std::size_t i = 0; i < buffers.size(); ++i)
+            EXPECT(buffers[i]->holds(static_cast<std::uint32_t>(i)));
+    }
+}
+
+TEST_CASE("exhaustion: host memory that the driver pins, where some of another size lies free") {
+    run_both("exhausted_by_other_sizes", Driver::Simulated,
+             {{"SIMCUDA_MEMORY", "16M"}, {"SIMCUDA_HOST_MEMORY", "2M"}});
+}
+
+// A handle that there was can be mapped: programs take an error there for one of their own.
+BODY(exhausted_by_handles) {
+    const Gpu gpu;
+    CUmemAllocationProp properties{};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, gpu.device};
+    std::size_t granularity = 0;
+    OK(cuMemGetAllocationGranularity, &granularity, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    const std::size_t bytes = std::max(kBuffer, granularity);
+    CUdeviceptr base = 0;
+    OK(cuMemAddressReserve, &base, 64 * bytes, 0, 0, 0);
+    std::vector<CUmemGenericAllocationHandle> handles;
+    CUresult status = CUDA_SUCCESS;
+    while (handles.size() < 64) {
+        CUmemGenericAllocationHandle handle = 0;
+        status = CU(cuMemCreate)(&handle, bytes, &properties, 0);
+        if (status != CUDA_SUCCESS) break;
+        OK(cuMemMap, base + handles.size() * bytes, bytes, 0, handle, 0);
+        handles.push_back(handle);
+    }
+    EXPECT(status == CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT(handles.size() * bytes > 4 * kMiB);
+    // All of them at once, too.
+    for (std::size_t i = 0; i < handles.size(); ++i) {
+        OK(cuMemUnmap, base + i * bytes, bytes);
+        OK(cuMemRelease, handles[i]);
+    }
+    std::size_t again = 0;
+    for (CUmemGenericAllocationHandle& handle : handles) {
+        if (CU(cuMemCreate)(&handle, bytes, &properties, 0) != CUDA_SUCCESS) break;
+        ++again;
+    }
+    EXPECT(again == handles.size());
+    for (std::size_t i = 0; i < again; ++i) OK(cuMemMap, base + i * bytes, bytes, 0, handles[i], 0);
+}
+
+TEST_CASE("exhaustion: a handle of the program's is refused when it is made, not when it is mapped") {
+    run_both("exhausted_by_handles", Driver::Simulated, {{"SIMCUDA_HOST_MEMORY", "2M"}});
+}
+
 // Pinned memory takes neither, so there LMS_HOST_LIMIT ends it.
 TEST_CASE("exhaustion: handles and mappings that the driver has") {
     for (const char* limit : {"SIMCUDA_HANDLES", "SIMCUDA_MAPPINGS"}) {

@@ -4,6 +4,9 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <string_view>
+#include <utility>
 
 #include "tests/entry/overlay/record.h"
 #include "tests/entry/rig.h"
@@ -26,14 +29,21 @@ constexpr Row kRows[] = {
 using Call = CUresult (*)(std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t,
                           std::uint64_t, std::uint64_t, std::uint64_t);
 
-void want_room(const char* name) {
+constexpr std::size_t kWanted = kMiB;
+
+void want_room(const char* name, std::size_t wanted = kWanted) {
     void* const driver = dlopen(std::getenv("LMS_DRIVER"), RTLD_NOW | RTLD_LOCAL);
     const auto found = reinterpret_cast<decltype(&overlay_want_room)>(dlsym(driver, "overlay_want_room"));
-    found(name);
+    found(name, wanted);
 }
 
 CUresult ask(const char* name) {
     return reinterpret_cast<Call>(function(name))(overlay::kAsked, 0, 0, 0, 0, 0, 0, 0);
+}
+
+bool pins_host_memory(std::string_view name) {
+    return name.starts_with("cuMemAllocHost") || name.starts_with("cuMemHostAlloc") ||
+           name.starts_with("cuMemHostRegister");
 }
 
 constexpr std::size_t kLarge = 8 * kMiB;  // twice the GPU
@@ -50,8 +60,10 @@ OVERLAY_TEST("oom retry: is made for every tracked call that finds none", "oom-r
         if (row.action != Action::RETRY) continue;
         OK(cuMemsetD8_v2, rest.at(), 2, rest.bytes());
         OK(cuStreamSynchronize, nullptr);
-        want_room(row.symbol);
-        EXPECT(overlay::free_bytes() < overlay::kWanted);
+        const std::size_t free = overlay::free_bytes();
+        EXPECT(free < kWanted);
+        // To pin host memory takes page tables of the GPU alone.
+        want_room(row.symbol, pins_host_memory(row.symbol) ? free + 1 : kWanted);
         if (const CUresult result = ask(row.symbol); result != CUDA_SUCCESS) {
             failed(__FILE__, __LINE__, row.symbol + (" -> " + error_text(result)));
             stop();
@@ -62,12 +74,51 @@ OVERLAY_TEST("oom retry: is made for every tracked call that finds none", "oom-r
     EXPECT(a.holds(1));
 }
 
+// What the program pins where the shim holds most of what may be pinned, and needs little of it any more.
+// Evictions would only take more of it.
+BODY(room_to_pin) {
+    const Gpu gpu;
+    using Buffers = std::vector<std::unique_ptr<Buffer>>;
+    void* memory = nullptr;
+    std::vector<std::uint8_t> own(2 * kMiB);
+    const auto allocated = [&](std::size_t bytes) { return CU(cuMemAllocHost_v2)(&memory, bytes); };
+    const auto flagged = [&](std::size_t bytes) { return CU(cuMemHostAlloc)(&memory, bytes, 0); };
+    const auto registered = [&](std::size_t bytes) { return CU(cuMemHostRegister_v2)(own.data(), bytes, 0); };
+    const std::function<CUresult(std::size_t)> forms[] = {allocated, flagged, registered};
+    for (const auto& pins : forms) {
+        {
+            Buffers freed;  // 6 MiB where 7 may be pinned and the GPU has 4
+            for (int i = 0; i < 20; ++i) freed.push_back(std::make_unique<Buffer>(kBuffer, 1));
+        }
+        const Buffer kept(3 * kMiB, 2);
+        const auto resident = [&] { return where::granules_on_device(kept.at(), kept.bytes()).first; };
+        const std::size_t before = resident();
+        const std::size_t all = 3 * kMiB / kGranule;
+        EXPECT(before == all);
+        EXPECT(pins(2 * kMiB) == CUDA_SUCCESS);
+        EXPECT(resident() == all);
+        if (memory) {
+            OK(cuMemFreeHost, std::exchange(memory, nullptr));
+        } else {
+            OK(cuMemHostUnregister, own.data());
+        }
+        // More than there is: no eviction gives that.
+        EXPECT(flagged(64 * kMiB) == CUDA_ERROR_OUT_OF_MEMORY);
+        EXPECT(resident() + kMiB / kGranule >= all);
+        EXPECT(kept.holds(2));
+    }
+}
+
+TEST_CASE("oom retry: what pins host memory is given the shim's own, and the GPU is left as it is") {
+    run_both("room_to_pin", Driver::Simulated, {{"SIMCUDA_HOST_MEMORY", "7M"}});
+}
+
 // Of a GPU that copies out 0.6 MB a second.
 BODY(room_slowly) {
     const Gpu gpu;
     const Buffer a(kBuffer, 1), b(kBuffer, 2), c(kBuffer, 3);
     want_room("cuFuncLoad");
-    EXPECT(overlay::free_bytes() < overlay::kWanted);
+    EXPECT(overlay::free_bytes() < kWanted);
     EXPECT(ask("cuFuncLoad") == CUDA_SUCCESS);
     EXPECT(a.holds(1));
     EXPECT(b.holds(2));

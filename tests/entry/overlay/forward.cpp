@@ -64,6 +64,11 @@ using Integers = CUresult (*)(std::uint64_t, std::uint64_t, std::uint64_t, std::
 
 static void** wanting_slot;
 static void* wanting_function;
+static std::size_t wanted_bytes;
+
+CUresult overlay::answer_as_asked() {
+    return free_bytes() < wanted_bytes ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
 
 static CUresult needs_room(std::uint64_t a, std::uint64_t b, std::uint64_t c, std::uint64_t d,
                            std::uint64_t e, std::uint64_t f, std::uint64_t g, std::uint64_t h) {
@@ -73,7 +78,8 @@ static CUresult needs_room(std::uint64_t a, std::uint64_t b, std::uint64_t c, st
     return overlay::answer_as_asked();
 }
 
-void overlay_want_room(const char* name) {
+void overlay_want_room(const char* name, std::size_t wanted) {
+    wanted_bytes = wanted;
     if (wanting_slot) *wanting_slot = wanting_function;
     for (std::size_t i = 0; i < std::size(kNames); ++i) {
         if (std::strcmp(kNames[i], name) == 0) wanting_slot = &overlay_slots[i];

@@ -25,8 +25,7 @@ struct Record {
     bool keeps_streams = false;  // cuStreamDestroy answers CUDA_ERROR_UNKNOWN
 };
 
-// What a call asks for whose first argument is kAsked, see overlay_want_room().
-constexpr std::size_t kWanted = 1 << 20;
+// The first argument of a call that needs room, see overlay_want_room().
 constexpr std::uint32_t kAsked = 0xa5ced;
 
 // Of the simulated GPU.
@@ -37,9 +36,8 @@ inline std::size_t free_bytes() {
     return free;
 }
 
-inline CUresult answer_as_asked() {
-    return free_bytes() < kWanted ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
-}
+// What a call that needs room is answered.
+CUresult answer_as_asked();
 
 // What cuGetExportTable gives for any table: ways past everybody who stands before the driver.
 struct ExportTable {
@@ -65,6 +63,6 @@ extern overlay::Record overlay_record;
 void overlay_deinitialize();
 extern bool overlay_deinitialized;
 // From now on the function of that name, and no other, answers CUDA_ERROR_OUT_OF_MEMORY to calls with kAsked
-// until kWanted bytes are free, and then CUDA_SUCCESS.
-void overlay_want_room(const char* name);
+// until `wanted` bytes are free, and then CUDA_SUCCESS.
+void overlay_want_room(const char* name, std::size_t wanted);
 }
