@@ -263,7 +263,8 @@ TEST_CASE("host memory: version 1 cgroups") {
     CHECK(lms::util::host_headroom_bytes(root.path()) == 4000 * 1024);
     root.put("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "1000000\n");
     root.put("sys/fs/cgroup/memory/job/memory.usage_in_bytes", "900000\n");
-    root.put("sys/fs/cgroup/memory/job/memory.stat", "inactive_file 1\nactive_file 1\ntotal_inactive_file 30000\ntotal_active_file 20000\n");
+    root.put("sys/fs/cgroup/memory/job/memory.stat",
+             "inactive_file 1\nactive_file 1\ntotal_inactive_file 30000\ntotal_active_file 20000\n");
     CHECK(lms::util::host_headroom_bytes(root.path()) == 150000);
 }
 
