@@ -32,6 +32,9 @@ void Program::run(std::size_t steps) {
 void Program::step() {
     // Sometimes the GPU catches up.
     if (below(16) == 0) rig_.gpu().run(below(200));
+    // What others lack, and what a helper finds idle.
+    if (below(32) == 0) rig_.session().give_back_host(below(8) * rig_.options().granularity);
+    if (below(32) == 0) rig_.session().give_back_idle();
     if (buffers_.size() < 3 || (buffers_.size() < options_.buffers && below(3) == 0)) return allocate();
     const std::uint64_t dice = below(20);
     if (dice < 11) return launch();
