@@ -16,7 +16,7 @@ class Growth {
     using Position = Repetition::Position;
 
     void look(const Repetition& repetition) {
-        const Position now = repetition.now();
+        const Position now = repetition.place();
         const bool passed = !peaks_.empty() && peaks_.back().at <= now;
         if (epoch_ == repetition.epoch() && now < look_again_ && !passed) return;
         const Position events = std::min(repetition.lag(), kEvents);

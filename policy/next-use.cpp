@@ -56,10 +56,9 @@ class NextUse {
     void work(const lms_policy_work& work) {
         const std::span<const std::uint32_t> chunks(work.chunks, work.count);
         repetition_.work(chunks);
-        const Position now = repetition_.now();
         for (const std::uint32_t chunk : chunks) {
             if (chunk >= chunks_.size()) continue;
-            chunks_[chunk].last = now;
+            chunks_[chunk].last = repetition_.now();
             outdate(chunk);
         }
     }
@@ -113,7 +112,7 @@ class NextUse {
         growth_.look(repetition_);
         std::uint32_t count = 0;
         std::uint64_t room = limit_bytes_ - std::min(limit_bytes_, resident_bytes_);
-        Position seen = std::max(there_until_, repetition_.now());
+        Position seen = std::max(there_until_, repetition_.place());
         Position end = Repetition::kNever;
         repetition_.foretold(seen, [&](std::uint32_t chunk, Position at) {
             if (at > end) return false;
@@ -149,14 +148,14 @@ class NextUse {
         std::uint64_t bytes = 0;
     };
 
-    // When a chunk is thought to be needed next. Of one that nothing is foretold of: an iteration after its
-    // last use, and never once that has passed.
+    // The event of the past that stands for when a chunk is thought to be needed next. Of one that nothing is
+    // foretold of: its last use, and never once that has passed.
     Position when(std::uint32_t chunk) const {
         const Position next = repetition_.next_use(chunk);
         if (next != Repetition::kNever) return next;
         if (chunk >= chunks_.size()) return kFar;
-        const Position again = chunks_[chunk].last + repetition_.lag();
-        return again > repetition_.now() ? again : 2 * kFar - chunks_[chunk].last;
+        const Position last = chunks_[chunk].last;
+        return last > repetition_.place() ? last : 2 * kFar - last;
     }
 
     // Whether of `room`, which is free, the program is foretold to take so much before `at` that `bytes` will
@@ -166,16 +165,16 @@ class NextUse {
         return room >= bytes && room - bytes < growth_before(at);
     }
     std::uint64_t growth_before(Position at) const {
-        return growth_.before(at, repetition_.bytes_in_use(repetition_.now()));
+        return growth_.before(at, repetition_.bytes_in_use(repetition_.place()));
     }
 
     // When what goes for the sake of a chunk that is needed at `next` must not be needed yet. What is swapped
     // early is swapped again when something else is needed last: the less, the later it is done. But a link
     // that is idle while the GPU waits costs time, not only bytes.
     Position not_before(Position next, const lms_policy_request& request) const {
-        const Position ahead = next - std::min(next, repetition_.now());
+        const Position ahead = next - std::min(next, repetition_.place());
         if (ahead <= kSoon || next >= kFar || gpu_waits(request)) return next;
-        return repetition_.now() + kPatience * ahead;
+        return repetition_.place() + kPatience * ahead;
     }
     bool gpu_waits(const lms_policy_request& request) const {
         // An older shim tells of no copies, or of no waits.
@@ -214,7 +213,7 @@ class NextUse {
         for (const std::uint32_t chunk : outdated_) place(chunk);
         outdated_.clear();
         // What was foretold for a time that has passed was not so.
-        while (!order_.empty() && order_.begin()->first <= repetition_.now()) place(order_.begin()->second);
+        while (!order_.empty() && order_.begin()->first <= repetition_.place()) place(order_.begin()->second);
     }
 
     std::uint64_t threshold_bytes_;

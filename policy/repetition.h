@@ -84,19 +84,21 @@ class Repetition {
 
     // Whether more than `share` of the work was foretold lately.
     bool trusted(double share) const { return match_ != 0 && trust_ > share; }
-    // The latest event, and how far back the one is that it is taken for.
+    // The latest event, the one of the past that it is taken for, and how far back that is. What came between
+    // the two is foretold to come again: its positions stand for those to come.
     Position now() const { return end_ - 1; }
+    Position place() const { return match_; }
     Position lag() const { return now() - match_; }
     // Changes when next_use() may answer anew for other chunks than those just named.
     std::uint64_t epoch() const { return epoch_; }
 
-    // The position, in the future, of the event that is foretold to name the chunk next; kNever if none is.
+    // The event that is foretold to name the chunk next; kNever if none is.
     Position next_use(std::uint32_t chunk) const {
         const std::uint32_t role = role_of(chunk);
         if (role == kNoRole || match_ == 0) return kNever;
         const std::vector<Position>& uses = roles_[role].uses;
         const auto next = std::upper_bound(uses.begin(), uses.end(), match_);
-        return next == uses.end() ? kNever : *next + lag();
+        return next == uses.end() ? kNever : *next;
     }
 
     // Calls take(chunk, position) for the chunks of the events foretold after `from`, in order, until it
@@ -104,8 +106,8 @@ class Repetition {
     template <typename Take>
     void foretold(Position from, Take&& take) const {
         if (match_ == 0) return;
-        for (Position at = std::max(from, now()) + 1; at <= now() + lag(); ++at) {
-            const Event& past = event(at - lag());
+        for (Position at = std::max(from, match_) + 1; at <= now(); ++at) {
+            const Event& past = event(at);
             for (std::uint64_t i = past.first; i < past.first + past.count; ++i) {
                 const std::uint32_t chunk = roles_[uses_[i % kUses]].chunk;
                 if (chunk != LMS_NO_CHUNK && !take(chunk, at)) return;
@@ -113,9 +115,9 @@ class Repetition {
         }
     }
 
-    // The bytes foretold to be in use at the event `at`, from now() to now() + lag(): of chunks that work has
-    // named since they were made. Needs a match.
-    std::uint64_t bytes_in_use(Position at) const { return event(at - lag()).bytes_in_use; }
+    // The bytes foretold to be in use at the event `at`, from place() to now(): of chunks that work has named
+    // since they were made. Needs a match.
+    std::uint64_t bytes_in_use(Position at) const { return event(at).bytes_in_use; }
 
   private:
     static constexpr std::size_t kEvents = std::size_t{1} << kHistoryBits;
@@ -124,6 +126,10 @@ class Repetition {
     // Lengths of the contexts that are looked for: the long one is rarely mistaken, the short one soon found.
     static constexpr std::size_t kLong = 12;
     static constexpr std::size_t kShort = 3;
+    // Events that are looked through for one that has come instead of the next, and those in between that it
+    // may take until one of them comes.
+    static constexpr Position kAhead = 4;
+    static constexpr unsigned kStrays = 8;
     // What a piece of work counts for among those that trust rests on.
     static constexpr double kWeight = 1.0 / 32;
     // The pieces of work a chunk must have lived for to be known by itself: more than what an iteration makes
@@ -244,20 +250,37 @@ class Repetition {
 
     void lose_track() {
         match_ = 0;
+        strays_ = 0;
         ++epoch_;
     }
 
     // Finds out where in the past the event stands that has just begun.
     void follow(std::uint64_t token) {
-        came_true_ = match_ != 0 && event(match_ + 1).token == token;
+        const Position onward = soon(token);
+        came_true_ = onward != 0 && onward == match_ + 1;
         const Position by_long = look_up<kLong>(long_places_);
         const Position by_short = look_up<kShort>(short_places_);
-        if (came_true_) {
-            ++match_;
+        if (came_true_ || (onward != 0 && by_long == 0)) {
+            match_ = onward;
+            strays_ = 0;
             return;
         }
+        // It may do something else in between.
+        if (by_long == 0 && by_short == 0 && match_ != 0 && ++strays_ <= kStrays) return;
         match_ = by_long != 0 ? by_long : by_short;
+        strays_ = 0;
         ++epoch_;
+    }
+
+    // The first of the events foretold next that has this token; 0: none has. The program has left out those
+    // before.
+    Position soon(std::uint64_t token) const {
+        if (match_ == 0) return 0;
+        const Position last = std::min(match_ + kAhead, now() - 1);
+        for (Position at = match_ + 1; at <= last; ++at) {
+            if (event(at).token == token) return at;
+        }
+        return 0;
     }
 
     // Where the last `length` tokens were last seen, 0 if nowhere; from now on it is here.
@@ -300,6 +323,7 @@ class Repetition {
     std::uint64_t bytes_in_use_ = 0;  // of chunks that work has named
     Position match_ = 0;              // the event of the past that the latest is taken for; 0: none
     bool came_true_ = false;          // the latest was foretold
+    unsigned strays_ = 0;             // events since one of those foretold
     double trust_ = 0;
     std::uint64_t epoch_ = 0;
     Works works_ = 0;  // so far

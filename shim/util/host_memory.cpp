@@ -24,8 +24,8 @@ struct Controller {
     const char* usage;
     std::array<const char*, 2> cache;  // lines of memory.stat: file cache, dropped before anything is refused
 };
-constexpr Controller kV1 = {"memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
-                            {"total_inactive_file", "total_active_file"}};
+constexpr Controller kV1 = {
+    "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", {"total_inactive_file", "total_active_file"}};
 constexpr Controller kV2 = {"", "memory.max", "memory.current", {"inactive_file", "active_file"}};
 
 // The number a file starts with; nothing if there is no such file or it says "max".

@@ -300,6 +300,66 @@ TEST_CASE("next-use: it foretells what comes, in order, and lets nothing go for 
     }
 }
 
+TEST_CASE("next-use: it keeps its place where the program leaves work out, or does something in between") {
+    const unsigned kBuffers = 20;
+    const struct {
+        const char* name;
+        std::vector<UseStep> strays;  // after work of buffer 19
+        unsigned now;                 // of which it is thought to come then
+    } programs[] = {{"one in between", {{UseStep::Work, {3, 7}}}, 19},
+                    {"two in between", {{UseStep::Work, {3, 7}}, {UseStep::Work, {5, 1, 2}}}, 19},
+                    {"one left out", {{UseStep::Work, {1}}}, 1},
+                    {"three left out", {{UseStep::Work, {3}}}, 3},
+                    {"one instead of another", {{UseStep::Work, {3, 7}}, {UseStep::Work, {1}}}, 1}};
+    for (const auto& [program, strays, now] : programs) {
+        const std::string name = program;
+        CAPTURE(name);
+        Cache cache("next-use", 12);
+        for (const UseStep& step : cycle(kBuffers, 40)) cache.run(step);
+        for (const UseStep& step : strays) cache.run(step);
+        std::vector<ChunkId> expected;
+        ChunkId farthest = kNoChunk;
+        for (unsigned ahead = 1; ahead < kBuffers; ++ahead) {
+            const unsigned buffer = (now + ahead) % kBuffers;
+            if (!cache.there(buffer)) expected.push_back(cache.chunk(buffer));
+            if (cache.there(buffer)) farthest = cache.chunk(buffer);
+        }
+        std::array<ChunkId, 4> next{};
+        REQUIRE(cache.host().upcoming(next) == 4);
+        CHECK(std::equal(next.begin(), next.end(), expected.begin()));
+        const ChunkId used = cache.chunk(now);
+        CHECK(cache.host().next_victim({1}, [&](ChunkId id) { return cache.on_device(id) && id != used; }) ==
+              farthest);
+    }
+}
+
+TEST_CASE("next-use: work that comes at random in between costs little") {
+    std::mt19937 random(1);
+    const auto with_strays = [&](const Steps& regular, unsigned buffers) {
+        Steps steps;
+        for (const UseStep& step : regular) {
+            steps.push_back(step);
+            const unsigned one = static_cast<unsigned>(random() % buffers);
+            const unsigned other = static_cast<unsigned>((one + 1 + random() % (buffers - 1)) % buffers);
+            if (step.what == UseStep::Work && random() % 10 == 0)
+                steps.push_back({UseStep::Work, {one, other}});
+        }
+        return steps;
+    };
+    const struct {
+        const char* name;
+        Steps steps;
+        std::size_t room;
+    } programs[] = {{"cycle", with_strays(cycle(40, 100), 40), 30},
+                    {"training", with_strays(training(100, 30), 100), 60}};
+    for (const auto& [program, steps, room] : programs) {
+        const std::string name = program;
+        CAPTURE(name);
+        const std::size_t late = steps.size() / 3;
+        CHECK(misses("next-use", steps, room, late) <= least_misses(steps, room, late) * 1.12);
+    }
+}
+
 TEST_CASE(
     "next-use: where the GPU has lately waited, what comes in ahead takes the place of all that is later") {
     const unsigned kBuffers = 20;
