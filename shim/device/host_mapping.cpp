@@ -5,6 +5,7 @@
 #include <sys/auxv.h>
 #include <sys/stat.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 
@@ -60,6 +61,12 @@ bool is_kept(std::string_view whole) {
            answer.starts_with(kNotInPlace);
 }
 
+// Nsight Compute loads its libraries into whatever its program starts: what they make of the trial is not
+// kept.
+bool is_profiled() {
+    return std::getenv("NV_TPS_LAUNCH_TOKEN") != nullptr;
+}
+
 std::string answer_for(CUdevice device) {
     char bus[32] = {};
     const std::string program = helper();
@@ -73,7 +80,7 @@ std::string answer_for(CUdevice device) {
     // A process that the driver ended says so itself; an empty answer means that something else killed it.
     answer = said->empty() ? kNotTried : *said;
     log::info("a trial of host memory behind GPU addresses, in another process: {}", answer);
-    if (is_kept(answer)) util::keep_answer("host-mapping", key, answer);
+    if (is_kept(answer) && !is_profiled()) util::keep_answer("host-mapping", key, answer);
     return answer;
 }
 

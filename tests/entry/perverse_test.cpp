@@ -200,6 +200,18 @@ TEST_CASE("perverse: results are right, or memory is out, and a line says what i
     }
 }
 
+TEST_CASE("perverse: what a trial under a profiler says is kept for no later run") {
+    for (const bool profiled : {true, false}) {
+        CAPTURE(profiled);
+        const Scratch cache;
+        Environment environment = {{"SIMCUDA_PERVERSE", "host-create-crashes"}};
+        if (profiled) environment["NV_TPS_LAUNCH_TOKEN"] = "Interactive Profile";
+        CHECK(has(walk(cache.path(), environment), kDies));
+        // The simulated driver's kernels are elsewhere.
+        CHECK(std::filesystem::exists(cache.path("lmsshim")) == !profiled);
+    }
+}
+
 namespace {
 
 // How often the driver was called from the trial's reservation of addresses to when these were given back.
