@@ -8,10 +8,14 @@
 //   themselves those that have lived long, by size those that the next iteration will have anew.
 // - What chunks have in common from one iteration to the next is their role. A chunk that is added where one
 //   was added in the past, of an allocation of that size, takes that one's role, if it is free.
+// - What a step makes for itself may be of another size, or lie elsewhere, each time. Then no work that names
+//   it is foretold, and what is followed are the weights alone: of each piece of work the oldest chunk that
+//   has rested since it was last named.
 // - Ages, and trust in what is foretold, are counted in pieces of work. Allocations alone would often come
 //   true: most are of few sizes.
 //
-// Pure; the caller serialises. Memory is bounded by kEvents and kUses. Calls may throw std::bad_alloc.
+// Where in its past that is tells a Track. Pure; the caller serialises. Memory is bounded by kEvents and
+// kUses. Calls may throw std::bad_alloc.
 #pragma once
 
 #include <lms/policy.h>
@@ -21,7 +25,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
+
+#include "policy/track.h"
 
 namespace lms::policy {
 
@@ -44,10 +51,11 @@ class Repetition {
         // No history is kept before there is work to predict.
         const bool told = !events_.empty();
         const std::uint64_t token = mix(kAdded, allocation_bytes);
-        if (told && (first || event(now()).token != token)) begin_event(token);
+        if (told && (first || all_.token() != token)) begin_event(token);
         std::uint32_t role = kNoRole;
-        if (match_ != 0 && event(match_).token == token && event(match_).count > event(now()).count)
-            role = uses_[(event(match_).first + event(now()).count) % kUses];
+        const Position then = all_.place();
+        if (then != 0 && all_.token_of_place() == token && event(then).count > event(now()).count)
+            role = uses_[(event(then).first + event(now()).count) % kUses];
         if (role == kNoRole || roles_[role].chunk != LMS_NO_CHUNK) role = new_role();
         roles_[role].chunk = chunk;
         chunks_[chunk] = {role, works_, bytes};
@@ -66,11 +74,23 @@ class Repetition {
 
     void work(std::span<const std::uint32_t> chunks) {
         if (events_.empty()) begin_history();
-        std::uint64_t token = kWork;
+        std::uint64_t token = kWork, weight = 0;
+        std::pair<Works, std::uint32_t> oldest{~Works{0}, 0};
         ++works_;
-        for (const std::uint32_t chunk : chunks) token += mix(kWork, look_of(chunk));
+        for (const std::uint32_t chunk : chunks) {
+            const std::uint64_t look = look_of(chunk);
+            token += mix(kWork, look);
+            if (!has_rested(chunk) || std::pair(chunks_[chunk].born, chunk) >= oldest) continue;
+            oldest = {chunks_[chunk].born, chunk};
+            weight = look;
+        }
         begin_event(token);
         judge();
+        if (weight != 0) {
+            weights_.follow(weight, now());
+            weights_.judge();
+        }
+        choose_track();
         for (const std::uint32_t chunk : chunks) {
             const std::uint32_t role = role_of(chunk);
             if (role == kNoRole) continue;
@@ -78,26 +98,27 @@ class Repetition {
             Chunk& one = chunks_[chunk];
             if (!one.worked) bytes_in_use_ += one.bytes;
             one.worked = true;
+            one.used = works_;
         }
         event(now()).bytes_in_use = bytes_in_use_;
     }
 
     // Whether more than `share` of the work was foretold lately.
-    bool trusted(double share) const { return match_ != 0 && trust_ > share; }
+    bool trusted(double share) const { return place() != 0 && followed().trust() > share; }
     // The latest event, the one of the past that it is taken for, and how far back that is. What came between
     // the two is foretold to come again: its positions stand for those to come.
     Position now() const { return end_ - 1; }
-    Position place() const { return match_; }
-    Position lag() const { return now() - match_; }
+    Position place() const { return followed().place(); }
+    Position lag() const { return now() - place(); }
     // Changes when next_use() may answer anew for other chunks than those just named.
-    std::uint64_t epoch() const { return epoch_; }
+    std::uint64_t epoch() const { return changes_ + followed().jumps(); }
 
     // The event that is foretold to name the chunk next; kNever if none is.
     Position next_use(std::uint32_t chunk) const {
         const std::uint32_t role = role_of(chunk);
-        if (role == kNoRole || match_ == 0) return kNever;
+        if (role == kNoRole || place() == 0) return kNever;
         const std::vector<Position>& uses = roles_[role].uses;
-        const auto next = std::upper_bound(uses.begin(), uses.end(), match_);
+        const auto next = std::upper_bound(uses.begin(), uses.end(), place());
         return next == uses.end() ? kNever : *next;
     }
 
@@ -105,8 +126,8 @@ class Repetition {
     // answers false or nothing more is foretold.
     template <typename Take>
     void foretold(Position from, Take&& take) const {
-        if (match_ == 0) return;
-        for (Position at = std::max(from, match_) + 1; at <= now(); ++at) {
+        if (place() == 0) return;
+        for (Position at = std::max(from, place()) + 1; at <= now(); ++at) {
             const Event& past = event(at);
             for (std::uint64_t i = past.first; i < past.first + past.count; ++i) {
                 const std::uint32_t chunk = roles_[uses_[i % kUses]].chunk;
@@ -122,57 +143,40 @@ class Repetition {
   private:
     static constexpr std::size_t kEvents = std::size_t{1} << kHistoryBits;
     static constexpr std::size_t kUses = 8 * kEvents;
-    static constexpr std::size_t kPlaces = kEvents;
-    // Lengths of the contexts that are looked for: the long one is rarely mistaken, the short one soon found.
-    static constexpr std::size_t kLong = 12;
-    static constexpr std::size_t kShort = 3;
-    // Events that are looked through for one that has come instead of the next, and those in between that it
-    // may take until one of them comes.
-    static constexpr Position kAhead = 4;
-    static constexpr unsigned kStrays = 8;
-    // What a piece of work counts for among those that trust rests on.
-    static constexpr double kWeight = 1.0 / 32;
+    // Of works that name old chunks, which are fewer.
+    static constexpr std::size_t kWeights = kEvents / 4;
     // The pieces of work a chunk must have lived for to be known by itself: more than what an iteration makes
     // for itself lives. How many that are is found by trying. A number is tried for kTrial times as much
     // work, and the next is at most kRaise times as large.
     static constexpr Works kLeastAge = 64, kMostAge = 1 << 14, kTrial = 2, kRaise = 4;
     static constexpr double kSettled = 0.98;
+    // Works that a chunk has rested for that counts as a weight. By how much more the weights' track must be
+    // trusted to be followed, and the track of all work to be again.
+    static constexpr Works kRest = 8;
+    static constexpr double kBetter = 0.2, kBack = -0.05;
     static constexpr std::uint32_t kNoRole = ~std::uint32_t{0};
-    static constexpr std::uint64_t kBase = 0x9FB21C651E98DF25;
     static constexpr std::uint64_t kAdded = 0x9E3779B97F4A7C15, kWork = 0xD1B54A32D192ED03;
 
     struct Chunk {
         std::uint32_t role = kNoRole;
         Works born = 0;
         std::uint64_t bytes = 0;
+        Works used = 0;
         bool worked = false;  // some work has named it
     };
     struct Event {
-        std::uint64_t token = 0;
         std::uint64_t first = 0;  // of its uses, and how many
         std::uint32_t count = 0;
         std::uint64_t bytes_in_use = 0;
-        std::uint64_t until = 0;  // of all tokens up to this one: a polynomial in kBase
     };
     struct Role {
         std::uint32_t chunk = LMS_NO_CHUNK;  // what has it now
         std::uint32_t events = 0;            // in the history that name it
         std::vector<Position> uses;          // of those, and some of before; rising
     };
-    struct Place {
-        std::uint64_t context = 0;
-        Position at = 0;
-    };
-
     static std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
         const std::uint64_t x = (a ^ b) * 0xFF51AFD7ED558CCDull;
         return x ^ (x >> 32) ^ (a << 7);
-    }
-
-    static constexpr std::uint64_t power(std::size_t length) {
-        std::uint64_t product = 1;
-        for (std::size_t i = 0; i < length; ++i) product *= kBase;
-        return product;
     }
 
     std::uint32_t role_of(std::uint32_t chunk) const {
@@ -183,22 +187,31 @@ class Repetition {
         const Chunk& one = chunks_[chunk];
         return is_aged(one) ? mix(one.born, chunk) : one.bytes;
     }
+    // Whether it is known by itself, and no work has named it just before.
+    bool has_rested(std::uint32_t chunk) const {
+        return chunk < chunks_.size() && is_aged(chunks_[chunk]) && works_ - chunks_[chunk].used > kRest;
+    }
+    const Track& followed() const { return by_weights_ ? weights_ : all_; }
+    void choose_track() {
+        const Track& other = by_weights_ ? all_ : weights_;
+        const double more = other.trust() - followed().trust();
+        if (other.place() == 0 || more < (by_weights_ ? kBack : kBetter)) return;
+        changes_ += followed().jumps() + 1;
+        by_weights_ = !by_weights_;
+    }
     bool is_aged(const Chunk& chunk) const { return works_ - chunk.born > age_; }
     Event& event(Position at) { return events_[at % kEvents]; }
     const Event& event(Position at) const { return events_[at % kEvents]; }
 
     void begin_history() {
         uses_.resize(kUses);
-        long_places_.resize(kPlaces);
-        short_places_.resize(kPlaces);
         events_.resize(kEvents);
     }
 
     void begin_event(std::uint64_t token) {
         while (end_ - begin_ >= kEvents) forget_oldest();
-        event(end_) = {token, uses_end_, 0, bytes_in_use_, event(end_ - 1).until * kBase + token};
-        ++end_;
-        follow(token);
+        event(end_) = {uses_end_, 0, bytes_in_use_};
+        all_.follow(token, end_++);
     }
 
     void name(std::uint32_t role) {
@@ -216,13 +229,14 @@ class Repetition {
     }
 
     void forget_oldest() {
-        if (match_ == begin_) lose_track();
         const Event gone = event(begin_++);
         for (std::uint64_t i = gone.first; i < gone.first + gone.count; ++i) {
             const std::uint32_t role = uses_[i % kUses];
             --roles_[role].events;
             recycle(role);
         }
+        all_.forget_before(begin_);
+        weights_.forget_before(begin_);
     }
 
     // Leaves room for as many uses as remain, so that a role named by every event does not have them moved by
@@ -248,59 +262,11 @@ class Repetition {
         free_roles_.push_back(role);
     }
 
-    void lose_track() {
-        match_ = 0;
-        strays_ = 0;
-        ++epoch_;
-    }
-
-    // Finds out where in the past the event stands that has just begun.
-    void follow(std::uint64_t token) {
-        const Position onward = soon(token);
-        came_true_ = onward != 0 && onward == match_ + 1;
-        const Position by_long = look_up<kLong>(long_places_);
-        const Position by_short = look_up<kShort>(short_places_);
-        if (came_true_ || (onward != 0 && by_long == 0)) {
-            match_ = onward;
-            strays_ = 0;
-            return;
-        }
-        // It may do something else in between.
-        if (by_long == 0 && by_short == 0 && match_ != 0 && ++strays_ <= kStrays) return;
-        match_ = by_long != 0 ? by_long : by_short;
-        strays_ = 0;
-        ++epoch_;
-    }
-
-    // The first of the events foretold next that has this token; 0: none has. The program has left out those
-    // before.
-    Position soon(std::uint64_t token) const {
-        if (match_ == 0) return 0;
-        const Position last = std::min(match_ + kAhead, now() - 1);
-        for (Position at = match_ + 1; at <= last; ++at) {
-            if (event(at).token == token) return at;
-        }
-        return 0;
-    }
-
-    // Where the last `length` tokens were last seen, 0 if nowhere; from now on it is here.
-    template <std::size_t length>
-    Position look_up(std::vector<Place>& places) {
-        if (now() < begin_ + length) return 0;
-        constexpr std::uint64_t kPower = power(length);
-        const std::uint64_t before = event(now() - length).until * kPower;
-        const std::uint64_t context = mix(length, event(now()).until - before);
-        Place& place = places[context % kPlaces];
-        const Position found = place.context == context && place.at >= begin_ ? place.at : 0;
-        place = {context, now()};
-        return found;
-    }
-
     // After each piece of work. Tries another age when the one that was tried has not made the program
     // foreseeable, and chunks were known by themselves that did not stay.
     void judge() {
-        trust_ += ((came_true_ ? 1.0 : 0.0) - trust_) * kWeight;
-        true_since_ += came_true_;
+        all_.judge();
+        true_since_ += all_.came_true();
         const Works tried = works_ - age_since_;
         if (tried < kTrial * age_) return;
         const bool settled = static_cast<double>(true_since_) > kSettled * static_cast<double>(tried);
@@ -314,19 +280,17 @@ class Repetition {
     // By position, in a circle; empty before the first work.
     std::vector<Event> events_;
     std::vector<std::uint32_t> uses_;
-    std::vector<Place> long_places_, short_places_;  // by context
     std::vector<Role> roles_;
     std::vector<std::uint32_t> free_roles_;
     std::vector<Chunk> chunks_;
     Position begin_ = 1, end_ = 1;  // of the history
     std::uint64_t uses_end_ = 0;
     std::uint64_t bytes_in_use_ = 0;  // of chunks that work has named
-    Position match_ = 0;              // the event of the past that the latest is taken for; 0: none
-    bool came_true_ = false;          // the latest was foretold
-    unsigned strays_ = 0;             // events since one of those foretold
-    double trust_ = 0;
-    std::uint64_t epoch_ = 0;
-    Works works_ = 0;  // so far
+    Track all_{kEvents};              // of all events
+    Track weights_{kWeights};         // of works that name an old chunk, each by that which rested longest
+    bool by_weights_ = false;         // which of them is followed
+    std::uint64_t changes_ = 0;       // of the track that is followed
+    Works works_ = 0;                 // so far
     Works age_ = kLeastAge, age_since_ = 0;
     Works true_since_ = 0;    // of those since then, foretold
     Works longest_life_ = 0;  // of the chunks that were known by themselves and removed since then; 0: none

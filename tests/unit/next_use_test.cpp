@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <deque>
 #include <map>
+#include <numeric>
 #include <random>
 #include <set>
 #include <string>
@@ -22,8 +23,8 @@ using lms::policy::Host;
 
 namespace {
 
-// What a program does: buffers made and let go, and work that names some of them. What is freed in stream
-// order is let go later.
+// What a program does: buffers made (of 4,096 bytes, or as many as follow its number) and let go, and work
+// that names some of them. What is freed in stream order is let go later.
 struct UseStep {
     enum What { Make, Free, Drop, Work } what;
     std::vector<unsigned> buffers;
@@ -120,7 +121,8 @@ class Cache {
     void run(const UseStep& step) {
         if (step.what == UseStep::Make) {
             chunks_[step.buffers[0]] = number();
-            host_->added({chunk(step.buffers[0]), 4096, 0, 0, 0, 4096});
+            const std::uint64_t bytes = step.buffers.size() > 1 ? step.buffers[1] : 4096;
+            host_->added({chunk(step.buffers[0]), bytes, 0, 0, 0, bytes});
         } else if (step.what == UseStep::Free) {
             there_.erase(chunk(step.buffers[0]));
             host_->freed(chunk(step.buffers[0]));
@@ -358,6 +360,90 @@ TEST_CASE("next-use: work that comes at random in between costs little") {
         const std::size_t late = steps.size() / 3;
         CHECK(misses("next-use", steps, room, late) <= least_misses(steps, room, late) * 1.12);
     }
+}
+
+namespace {
+
+// Forward and backward passes over texts, each as long as none before: outputs are of another size each time.
+Steps of_many_sizes(unsigned layers, unsigned rounds) {
+    std::mt19937 random(1);
+    Steps steps = cycle(layers, 0);
+    unsigned next = layers;
+    for (unsigned round = 0; round < rounds; ++round) {
+        const unsigned bytes = 4096 + static_cast<unsigned>(random() % 100'000);
+        std::vector<unsigned> left;
+        for (unsigned i = 0; i < layers; ++i) {
+            steps.push_back({UseStep::Make, {next, bytes}});
+            steps.push_back({UseStep::Work, {i, next}});
+            left.push_back(next++);
+        }
+        for (unsigned i = layers; i-- > 0;) {
+            steps.push_back({UseStep::Work, {i, left[i]}});
+            steps.push_back({UseStep::Drop, {left[i]}});
+        }
+    }
+    return steps;
+}
+
+// Inference, whose outputs lie anywhere in a pool that was made after the weights.
+Steps anywhere_in_a_pool(unsigned layers, unsigned pool, unsigned rounds) {
+    std::mt19937 random(1);
+    Steps steps = cycle(layers + pool, 0);
+    unsigned before = layers;
+    for (unsigned round = 0; round < rounds; ++round) {
+        for (unsigned i = 0; i < layers; ++i) {
+            const unsigned step = static_cast<unsigned>(1 + random() % (pool - 1));
+            const unsigned next = layers + (before - layers + step) % pool;
+            std::vector<unsigned> named = {i, before, next};
+            std::shuffle(named.begin(), named.end(), random);
+            steps.push_back({UseStep::Work, named});
+            before = next;
+        }
+    }
+    return steps;
+}
+
+// Training, whose outputs lie in slots that were made after the weights, in another order each time.
+Steps anywhere_in_slots(unsigned layers, unsigned rounds) {
+    std::mt19937 random(1);
+    Steps steps = cycle(2 * layers + 4, 0);
+    std::vector<unsigned> slots(layers + 4);
+    std::iota(slots.begin(), slots.end(), layers);
+    const auto work = [&](unsigned a, unsigned b) {
+        if (random() % 2 == 0) std::swap(a, b);
+        steps.push_back({UseStep::Work, {a, b}});
+    };
+    for (unsigned round = 0; round < rounds; ++round) {
+        std::shuffle(slots.begin(), slots.end(), random);
+        for (unsigned i = 0; i < layers; ++i) work(i, slots[i]);
+        for (unsigned i = layers; i-- > 0;) {
+            work(i, slots[i]);
+            work(slots[i], slots[layers + i % 4]);
+        }
+    }
+    return steps;
+}
+
+}  // namespace
+
+TEST_CASE("next-use: where the weights are is known whatever a step makes for itself") {
+    const struct {
+        const char* name;
+        Steps steps;
+        std::size_t room;
+    } programs[] = {{"many sizes", of_many_sizes(40, 40), 30},
+                    {"in a pool", anywhere_in_a_pool(40, 6, 60), 30}};
+    for (const auto& [program, steps, room] : programs) {
+        const std::string name = program;
+        CAPTURE(name);
+        const std::size_t late = steps.size() / 3;
+        const std::size_t least = least_misses(steps, room, late);
+        CHECK(misses("next-use", steps, room, late) <= least * 1.02);
+        CHECK(misses("lru", steps, room, late) > least * 1.1);
+    }
+    const Steps slots = anywhere_in_slots(30, 60);
+    CHECK(misses("next-use", slots, 40, slots.size() / 3) <=
+          misses("lru", slots, 40, slots.size() / 3) * 0.93);
 }
 
 TEST_CASE(

@@ -56,8 +56,9 @@ class Net {
     int work(std::size_t layer) {
         std::vector<std::uint32_t> named = outputs_[layer];
         named.push_back(weights_[layer]);
-        const bool foretold = std::ranges::all_of(
-            named, [&](std::uint32_t chunk) { return repetition_.next_use(chunk) == repetition_.now() + 1; });
+        const bool foretold = std::ranges::all_of(named, [&](std::uint32_t chunk) {
+            return repetition_.next_use(chunk) == repetition_.place() + 1;
+        });
         repetition_.work(named);
         return foretold ? 0 : 1;
     }
@@ -117,14 +118,15 @@ TEST_CASE("repetition: a long life in bounded memory, and nothing is foretold of
         for (std::uint32_t& one : named)
             one = live[(static_cast<std::uint32_t>(i) / 7 * 5 + one) % live.size()];
         repetition.work(named);
-        repetition.foretold(repetition.now(), [&](std::uint32_t chunk, Repetition::Position at) {
+        repetition.foretold(repetition.place(), [&](std::uint32_t chunk, Repetition::Position at) {
             CHECK(chunk < 100);
-            CHECK(at > repetition.now());
-            return at < repetition.now() + 4;
+            CHECK(at > repetition.place());
+            CHECK(at <= repetition.now());
+            return at < repetition.place() + 4;
         });
         for (const std::uint32_t chunk : live) {
             const auto next = repetition.next_use(chunk);
-            if (next <= repetition.now()) CHECK(next > repetition.now());
+            if (next <= repetition.place()) CHECK(next > repetition.place());
         }
     }
 }
