@@ -76,11 +76,12 @@ class Repetition {
         if (events_.empty()) begin_history();
         std::uint64_t token = kWork, weight = 0;
         std::pair<Works, std::uint32_t> oldest{~Works{0}, 0};
+        const bool varies = all_.trust() < kSure;
         ++works_;
         for (const std::uint32_t chunk : chunks) {
             const std::uint64_t look = look_of(chunk);
             token += mix(kWork, look);
-            if (!has_rested(chunk) || std::pair(chunks_[chunk].born, chunk) >= oldest) continue;
+            if (!varies || !has_rested(chunk) || std::pair(chunks_[chunk].born, chunk) >= oldest) continue;
             oldest = {chunks_[chunk].born, chunk};
             weight = look;
         }
@@ -90,7 +91,7 @@ class Repetition {
             weights_.follow(weight, now());
             weights_.judge();
         }
-        choose_track();
+        choose_track(varies);
         for (const std::uint32_t chunk : chunks) {
             const std::uint32_t role = role_of(chunk);
             if (role == kNoRole) continue;
@@ -150,8 +151,10 @@ class Repetition {
     // work, and the next is at most kRaise times as large.
     static constexpr Works kLeastAge = 64, kMostAge = 1 << 14, kTrial = 2, kRaise = 4;
     static constexpr double kSettled = 0.98;
-    // Works that a chunk has rested for that counts as a weight. By how much more the weights' track must be
-    // trusted to be followed, and the track of all work to be again.
+    // The weights' track is kept while the other is trusted less. Works that a chunk has rested for that
+    // counts as a weight. By how much more the weights' track must be trusted to be followed, and the other
+    // to be again.
+    static constexpr double kSure = 0.9;
     static constexpr Works kRest = 8;
     static constexpr double kBetter = 0.2, kBack = -0.05;
     static constexpr std::uint32_t kNoRole = ~std::uint32_t{0};
@@ -192,10 +195,11 @@ class Repetition {
         return chunk < chunks_.size() && is_aged(chunks_[chunk]) && works_ - chunks_[chunk].used > kRest;
     }
     const Track& followed() const { return by_weights_ ? weights_ : all_; }
-    void choose_track() {
+    void choose_track(bool varies) {
         const Track& other = by_weights_ ? all_ : weights_;
         const double more = other.trust() - followed().trust();
-        if (other.place() == 0 || more < (by_weights_ ? kBack : kBetter)) return;
+        const bool stays = other.place() == 0 || more < (by_weights_ ? kBack : kBetter);
+        if (stays && (varies || !by_weights_)) return;
         changes_ += followed().jumps() + 1;
         by_weights_ = !by_weights_;
     }

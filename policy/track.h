@@ -14,13 +14,13 @@ class Track {
   public:
     using Position = std::uint64_t;  // of an event, from 1
 
-    // Remembers so many tokens, once there are any.
-    explicit Track(std::size_t most) : most_(most) {}
+    // Remembers so many tokens, a power of two, once there are any.
+    explicit Track(std::size_t most) : mask_(most - 1) {}
 
     // The event `at` has this token.
     void follow(std::uint64_t token, Position at) {
         if (ones_.empty()) begin();
-        if (end_ - begin_ >= most_) forget_one();
+        if (end_ - begin_ > mask_) forget_one();
         one(end_) = {token, at, one(end_ - 1).until * kBase + token};
         ++end_;
         find(token);
@@ -77,13 +77,13 @@ class Track {
         return x ^ (x >> 32) ^ (a << 7);
     }
 
-    One& one(std::uint64_t number) { return ones_[number % most_]; }
-    const One& one(std::uint64_t number) const { return ones_[number % most_]; }
+    One& one(std::uint64_t number) { return ones_[number & mask_]; }
+    const One& one(std::uint64_t number) const { return ones_[number & mask_]; }
 
     void begin() {
-        by_long_.resize(most_);
-        by_short_.resize(most_);
-        ones_.resize(most_);
+        by_long_.resize(mask_ + 1);
+        by_short_.resize(mask_ + 1);
+        ones_.resize(mask_ + 1);
     }
 
     void forget_one() {
@@ -131,13 +131,13 @@ class Track {
         constexpr std::uint64_t kPower = power(length);
         const std::uint64_t before = one(now - length).until * kPower;
         const std::uint64_t context = mix(length, one(now).until - before);
-        Found& place = places[context % most_];
+        Found& place = places[context & mask_];
         const std::uint64_t found = place.context == context && place.number >= begin_ ? place.number : 0;
         place = {context, now};
         return found;
     }
 
-    const std::size_t most_;
+    const std::size_t mask_;
     std::vector<One> ones_;
     std::vector<Found> by_long_, by_short_;  // by context
     std::uint64_t begin_ = 1, end_ = 1;
