@@ -12,6 +12,7 @@ constexpr std::size_t kWord = sizeof(std::uint64_t);
 PlacedAccess placed(const code::KernelAccess& access, std::span<const code::Parameter> layout) {
     PlacedAccess result;
     result.written = access.written;
+    result.loaded = access.loaded;
     result.constant = access.begins.constant;
     for (const code::LinearTerm& term : access.begins.terms) {
         const auto at = place_of(layout, term.offset, term.bytes);

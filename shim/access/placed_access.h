@@ -31,6 +31,7 @@ struct PlacedAccess {
     std::vector<Term> sum;  // empty: where it begins does not show
     std::int64_t constant = 0;
     bool written = true;
+    bool loaded = false;  // something that was loaded had a part in it
 };
 
 // Where in these parameters the bytes of the block are; nothing where no one of them has them all.

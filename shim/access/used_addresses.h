@@ -3,9 +3,10 @@
 // Of a kernel whose PTX tells its addresses, each access is looked at (code/kernel_access.h). It is known
 // where it begins in a buffer, by the sum of its parameters as far as that shows, and that buffer is named;
 // or where a parameter that had a part in it is an address in a buffer, in memory of the driver's or of the
-// host's. A tag in an address's upper 16 bits does not count. An access of which nothing leads anywhere, or
-// in which an address near managed memory leads nowhere, may be of any memory. So may, of code that cannot be
-// seen, a parameter of 8 bytes that is such an address. Null and small numbers are no addresses.
+// host's. A tag in an address's upper 16 bits does not count. An access of which nothing leads anywhere (but
+// for one of null and a number that was not loaded, which would be a fault), or in which an address near
+// managed memory leads nowhere, may be of any memory. So may, of code that cannot be seen, a parameter of 8
+// bytes that is such an address. Null and small numbers are no addresses.
 #pragma once
 
 #include <algorithm>
@@ -54,7 +55,7 @@ void add_used(session::WorkingSet& reach, const PlacedAccess& access, Read&& rea
         used.words[count] = word;
         used.in_sum[count++] = each.in_sum;
     }
-    if (count > 0 || used.begins != 0) reach.used.push_back(used);
+    if (count > 0 || used.begins != 0 || access.loaded) reach.used.push_back(used);
 }
 
 // Adds a parameter of 8 bytes of code that cannot be seen.

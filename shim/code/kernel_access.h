@@ -13,6 +13,7 @@ struct KernelAccess {
     ParameterWords words;  // of the parameters that had a part in it
     Linear begins;         // as far as the sum of those is shown; without terms: not at all
     bool written;          // through it, or that is not known
+    bool loaded = false;   // something that was loaded had a part in it, too
 
     friend bool operator==(const KernelAccess&, const KernelAccess&) = default;
 };

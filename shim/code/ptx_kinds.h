@@ -8,7 +8,7 @@
 namespace lms::code {
 
 // What a value may be. A set of these; the empty set is a value that was never seen.
-using Kinds = std::uint8_t;
+using Kinds = std::uint16_t;
 inline constexpr Kinds kNumber = 1;  // derived from constants, thread ids and sizes
 inline constexpr Kinds kPointer =
     2;  // derived from a pointer that is an argument, or from a variable's address
@@ -20,9 +20,13 @@ inline constexpr Kinds kScratch = 16;    // address of local or shared memory
 inline constexpr Kinds kParameter = 32;  // address of an argument
 // Computed of a loaded value: an index, unless it is used as an address as it is.
 inline constexpr Kinds kComputed = 64;
-inline constexpr std::array kEach{kNumber, kPointer, kLoaded, kWidened, kScratch, kParameter, kComputed};
+inline constexpr Kinds kSize = 128;  // an argument, if that is a number
+// From a pointer to what was loaded or computed: an offset, unless it is added to that pointer again.
+inline constexpr Kinds kDistance = 256;
+inline constexpr std::array kEach{kNumber,    kPointer,  kLoaded, kWidened, kScratch,
+                                  kParameter, kComputed, kSize,   kDistance};
 // An argument of 64 bits that does not say what it is.
-inline constexpr Kinds kArgument = kPointer | kNumber;
+inline constexpr Kinds kArgument = kPointer | kSize;
 
 // Of a sum: an offset added to a pointer is a pointer.
 constexpr Kinds sum(Kinds a, Kinds b) {
@@ -30,7 +34,9 @@ constexpr Kinds sum(Kinds a, Kinds b) {
     const Kinds both = a | b;
     if (both == (kPointer | kScratch)) return both;
     if (both == (kWidened | kComputed)) return kComputed;
-    for (const Kinds kind : {kPointer, kScratch, kParameter, kLoaded, kWidened}) {
+    if (both == (kPointer | kDistance)) return kLoaded;
+    for (const Kinds kind :
+         {kPointer, kScratch, kParameter, kLoaded, kWidened, kDistance, kSize, kComputed}) {
         if (both & kind) return kind;
     }
     return kNumber;
@@ -40,13 +46,17 @@ constexpr Kinds sum(Kinds a, Kinds b) {
 constexpr Kinds difference(Kinds a, Kinds b) {
     switch (b) {
         case kNumber:
+        case kSize:
+            return a;
         case kWidened:
         case kComputed:
-            return a;
+        case kDistance:
+            return a == kNumber ? kComputed : a;
         case kLoaded:
-            return a == kPointer ? kPointer | kNumber : a | kNumber;
+            return a == kNumber ? kComputed : a == kSize ? kSize : a | kNumber;
         default:
-            return a == kNumber || a == kWidened ? kNumber : a | kNumber;
+            if (b == kPointer && (a == kLoaded || a == kComputed)) return kDistance;
+            return a == kNumber || a == kSize || a == kWidened ? kNumber : a | kNumber;
     }
 }
 

@@ -162,7 +162,8 @@ void PtxLinears::load_parameter(std::size_t body, const Opcode& opcode, const Pt
     const PtxOperand& from = instruction.operands[1];
     const std::vector<PtxName>& names = instruction.operands[0].names;
     const std::size_t bytes = bytes_of_parameter(opcode);
-    const bool known = bytes != 0 && from.offset && *from.offset >= 0 && from.names.size() == 1;
+    const bool known = bytes != 0 && from.offset && *from.offset >= 0 && from.names.size() == 1 &&
+                       names.size() == opcode.elements();
     const std::optional<Parameter>* const place = known && body == 0 ? &places_[from.names[0]] : nullptr;
     for (std::size_t i = 0; i < names.size(); ++i) {
         Value loaded = Linear{};

@@ -41,6 +41,8 @@ class Opcode {
         return count_ >= 3 && bits(words_[count_ - 2]) == 64 && bits(words_[count_ - 1]) < 64;
     }
     std::string_view last() const { return words_[count_ - 1]; }
+    // Values that a "v2" moves at once.
+    std::size_t elements() const { return has("v2") ? 2 : has("v4") ? 4 : has("v8") ? 8 : 1; }
 
   private:
     static int bits(std::string_view type) {

@@ -262,6 +262,10 @@ class Builder {
         if (std::ranges::find(words, "param") == words.end() || operands.size() != 2) return;
         const auto type = ptx_integer_type(words.back());
         const PtxOperand& from = operands[1];
+        const bool is_vector = std::ranges::any_of(
+            words, [](std::string_view word) { return word == "v2" || word == "v4" || word == "v8"; });
+        // One register may have all elements.
+        if (is_vector != (operands[0].names.size() > 1)) return;
         if (!type || !from.offset || from.names.size() != 1) return;
         const auto begin = begin_of(from.names[0]);
         if (!begin || *begin + *from.offset < 0) return;

@@ -186,9 +186,14 @@ class Follower {
             case Operation::ToSpace:
                 if (opcode.in_space("param")) return kScratch;
                 // Only a pointer is given an address space.
-                return source(1) & kPointer ? source(1) & ~kNumber : source(1);
-            case Operation::Add:
+                return source(1) & kPointer ? source(1) & ~(kNumber | kSize) : source(1);
             case Operation::Bitwise:
+                // What is kept as the difference of two pointers.
+                if (opcode.has("xor") && ((source(1) | source(2)) & kPointer) != 0 &&
+                    ((source(1) | source(2)) & (kLoaded | kComputed)) != 0)
+                    return kLoaded;
+                return pairwise(source(1), source(2), sum);
+            case Operation::Add:
                 return pairwise(source(1), source(2), sum);
             case Operation::Subtract:
                 return pairwise(source(1), source(2), difference);
@@ -237,10 +242,12 @@ class Follower {
         return kLoaded;
     }
 
+    static constexpr Kinds kFromMemory = kLoaded | kWidened | kComputed | kDistance;
+
     // What has fewer bits, or is of floating point, is no address.
     static Kinds computed(const Opcode& opcode, Kinds kinds) {
         const bool has_bits = opcode.has("wide") || (opcode.is_wide() && !opcode.last().starts_with('f'));
-        return has_bits && (kinds & (kLoaded | kWidened | kComputed)) != 0 ? kComputed : kNumber;
+        return has_bits && (kinds & kFromMemory) != 0 ? kComputed : kNumber;
     }
 
     // A half shifted up by 32 bits becomes part of a pointer again, and so may what is shifted by an amount
@@ -250,7 +257,7 @@ class Follower {
         constexpr int kLargestScale = 16;
         const std::optional<int> by = operands.size() > 2 ? written(function, operands[2]) : std::nullopt;
         if (by && *by <= kLargestScale) return computed(opcode, kinds);
-        return kinds & (kLoaded | kWidened | kComputed) ? kLoaded : kNumber;
+        return kinds & kFromMemory ? kLoaded : kNumber;
     }
 
     // A decimal number; nothing for registers and what is written otherwise.
@@ -283,19 +290,25 @@ class Follower {
             learn(from.kinds[call.returned[i]], to.kinds[to.function.returns[i].name]);
     }
 
+    // Whether an address may be one that the arguments do not show.
+    static bool may_be_any(Kinds kinds) {
+        return (kinds & (kLoaded | kComputed | kDistance)) != 0 ||
+               (kinds & (kPointer | kScratch | kParameter)) == 0;
+    }
+
     // Whether an address of global memory may be a loaded one.
     void check(std::size_t index) {
         const Body& body = bodies_[index];
         for (std::size_t i = 0; i < body.function.body.size() && !hidden_; ++i) {
             const Opcode& opcode = body.opcodes[i];
-            if (makes_tensor_map(opcode) && body.function.body[i].operands.size() > 1)
-                hidden_ |= (of(body, body.function.body[i].operands[1]) & kLoaded) != 0;
+            // Of others of its fields it is given numbers.
+            if (makes_tensor_map(opcode) && opcode.has("global_address"))
+                hidden_ |= may_be_any(of(body, body.function.body[i].operands.back()));
             if (!reaches_global(opcode)) continue;
             for (const PtxOperand& operand : body.function.body[i].operands) {
                 if (!operand.is_address) continue;
                 const Kinds kinds = of(body, operand);
-                const bool known = (kinds & (kPointer | kScratch | kParameter)) != 0;
-                hidden_ |= (kinds & (kLoaded | kComputed)) != 0 || !known;
+                hidden_ |= may_be_any(kinds);
                 // A tensor map that lies elsewhere than among the arguments: others may have made it.
                 hidden_ |= goes_by_tensor_map(opcode) && (kinds & kPointer) != 0 && !makes_tensor_maps_;
             }

@@ -205,8 +205,7 @@ class FunctionParser {
         const std::string_view first = tokens.take();
         if (first.empty() || !in_name(first.front())) return false;
         if (first == ".loc" || first == ".file") {
-            tokens.skip_line();
-            return true;
+            return tokens.skip_line().find(';') == std::string_view::npos;  // else there is more on it
         }
         if (first.front() == '.') return directive(first, tokens);
         if (tokens.take_if(":")) {

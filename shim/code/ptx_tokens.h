@@ -50,9 +50,13 @@ class Tokens {
         at_ = position;
         advance();
     }
-    void skip_line() {
-        at_ = std::min(text_.find('\n', position()), text_.size());
+    // What was left of it.
+    std::string_view skip_line() {
+        const std::size_t begin = position();
+        at_ = std::min(text_.find('\n', begin), text_.size());
+        const std::string_view line = text_.substr(begin, at_ - begin);
         advance();
+        return line;
     }
     // Past the next `end` outside of brackets.
     void skip_past(std::string_view end) {

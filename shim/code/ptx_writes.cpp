@@ -14,11 +14,13 @@ namespace {
 struct Origins {
     ParameterWords words;
     bool own = false;  // memory that is none of the program's: variables, shared and local memory, the heap
+    bool loaded = false;  // something in memory
 
     bool none() const { return words.none() && !own; }
     void add(const Origins& more) {
         words.add(more.words);
         own |= more.own;
+        loaded |= more.loaded;
     }
     friend bool operator==(const Origins&, const Origins&) = default;
 };
@@ -147,12 +149,14 @@ class AccessFollower {
         const bool placed = index == 0 && from.offset && *from.offset >= 0 && bytes &&
                             from.names.size() == 1 && places_[from.names[0]].has_value();
         const std::vector<PtxName>& names = instruction.operands[0].names;
+        const bool apart = names.size() == opcode.elements();  // else one register has them all
         for (std::size_t i = 0; i < names.size(); ++i) {
             Origins value;
             if (placed) {
-                const std::size_t begin =
-                    places_[from.names[0]]->offset + static_cast<std::size_t>(*from.offset) + i * *bytes;
-                value.words.add(begin, *bytes);
+                const std::size_t first =
+                    places_[from.names[0]]->offset + static_cast<std::size_t>(*from.offset);
+                value.words.add(apart ? first + i * *bytes : first,
+                                apart ? *bytes : opcode.elements() * *bytes);
             } else {
                 value = of(index, from.names);
             }
@@ -199,6 +203,7 @@ class AccessFollower {
     Origins loaded(std::size_t index, const Opcode& opcode, const std::vector<PtxOperand>& operands) const {
         if (opcode.in_space("const")) return {{}, true};
         Origins values;
+        values.loaded = !is_scratch(opcode);
         if (!is_global(opcode)) values.add(scratch_);
         if (!is_scratch(opcode)) values.add(global_);
         if (only_reads(opcode)) return values;
@@ -221,7 +226,7 @@ class AccessFollower {
             const Origins address = of(index, operand.names);
             if (address.words.none() && address.own) continue;
             const ParameterWords words = address.none() ? ParameterWords::all() : address.words;
-            note_access({words, linears_->of_address(index, operand), written});
+            note_access({words, linears_->of_address(index, operand), written, address.loaded});
             if (index == 0) seen_.push_back({at, i, words, written});
         }
     }
@@ -230,8 +235,10 @@ class AccessFollower {
         constexpr std::int64_t kNear = 64 << 10;
         constexpr std::size_t kMost = 64;
         access.begins.constant -= access.begins.constant % kNear;
+        // The parameters lead to another buffer sooner than a constant does.
+        if (accesses_.size() >= kMost) access.begins.constant = 0;
         // Without terms a number is left, which tells nothing.
-        if (access.begins.terms.empty() || accesses_.size() >= kMost) access.begins = {};
+        if (access.begins.terms.empty() || accesses_.size() >= 2 * kMost) access.begins = {};
         if (std::ranges::find(accesses_, access) == accesses_.end()) accesses_.push_back(std::move(access));
     }
 
@@ -241,6 +248,7 @@ class AccessFollower {
         if (!is_global(opcode)) learn(scratch_, values);
         if (!is_scratch(opcode)) learn(global_, values);
         if (addresses > 1 && !is_scratch(opcode)) {
+            learn(scratch_, {{}, false, true});
             learn(scratch_, global_);
             learn(global_, scratch_);
         }

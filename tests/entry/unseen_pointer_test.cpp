@@ -52,6 +52,10 @@ const std::string kText = support::kPtxHead +
     add.u32 %n, %n, %r3;
     setp.eq.u64 %outside, %a1, 0;
     @%outside bra DONE;
+)") + computing_kernel("gathered", R"(
+    ld.global.u64 %a4, [%a3];
+    shl.b64 %a5, %a4, 2;
+    add.u64 %a1, %a2, %a5;
 )");
 
 // How a buffer is given to one of the kernels.
@@ -152,6 +156,19 @@ FAMILY_TEST("unseen pointers: what is written by an address that is computed goe
     for (const Given& given : shown(a.at(), another.at())) is_kept(module, a, into, crowd, given);
     for (const Given& given : not_shown(a.at())) is_kept(module, a, into, crowd, given);
     EXPECT(another.holds(3));
+}
+
+FAMILY_TEST("unseen pointers: what is written by nothing but what was loaded goes out with that") {
+    const Gpu gpu;
+    Buffer a(kBuffer, 1);
+    const Buffer into(kBuffer, 2);
+    Crowd crowd;
+    CUdeviceptr table = 0;
+    OK(cuMemAlloc_v2, &table, 8);  // small, so none that is managed
+    const std::uint64_t quarter = a.at() / 4;
+    OK(cuMemcpyHtoD_v2, table, &quarter, sizeof quarter);
+    is_kept(load(), a, into, crowd, {"gathered", 0, table});
+    OK(cuMemFree_v2, table);
 }
 
 FAMILY_TEST("unseen pointers: where the arithmetic shows the buffer it is brought in") {

@@ -62,6 +62,17 @@ TEST_CASE("accesses: a pointer, and what threads add to it") {
     CHECK(accesses("") == "");
 }
 
+TEST_CASE("accesses: beyond those that are kept apart by constants the parameters still tell") {
+    std::string text;
+    for (int i = 10; i < 80; ++i) {
+        const std::string address = "%rd" + std::to_string(i);
+        text += "add.s64 " + address + ", %rd1, " + std::to_string(65536 * i) + "; ld.global.u32 %r3, [" +
+                address + "];";
+    }
+    text += "add.s64 %rd5, %rd1, %rd2; add.s64 %rd6, %rd5, 65536; st.global.u32 [%rd6], 1;";
+    CHECK(accesses(text).find("a+b|ab w") != std::string::npos);
+}
+
 TEST_CASE("accesses: sums of parameters, each times a constant") {
     CHECK(accesses("shl.b64 %rd4, %rd2, 3; add.s64 %rd5, %rd1, %rd4; st.global.u32 [%rd5], 1;") ==
           "a+8*b|ab w");

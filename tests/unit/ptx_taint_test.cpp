@@ -191,6 +191,16 @@ TEST_CASE("addresses hidden: loaded values, wherever they went since") {
             Answer::Incomplete);
         CHECK(walk("mov.b64 {%r2, %r3}, %rd7; cvt.u64.u32 %rd8, %r2; cvt.u64.u32 %rd9, %r3;"
                    "bfi.b64 %rd1, %rd9, %rd8, 32, 32;") == Answer::Incomplete);
+        // Before an offset is added, and one of several.
+        CHECK(walk("ld.u32 %r2, [%rd1]; mul.wide.u32 %rd8, %r2, 256; add.s64 %rd9, %rd8, 8;"
+                   "selp.b64 %rd1, %rd2, %rd9, %p2;") == Answer::Incomplete);
+        CHECK(walk("mov.u64 %rd8, 0; sub.s64 %rd9, %rd8, %rd7; selp.b64 %rd1, %rd2, %rd9, %p2;") ==
+              Answer::Incomplete);
+        // Told by the way from an argument, or mixed with one.
+        CHECK(walk("sub.s64 %rd8, %rd7, %rd3; add.s64 %rd1, %rd3, %rd8;") == Answer::Incomplete);
+        CHECK(walk("xor.b64 %rd1, %rd7, %rd3;") == Answer::Incomplete);
+        CHECK(walk("sub.s64 %rd8, %rd7, %rd3; shr.s64 %rd9, %rd8, 2; mad.lo.s64 %rd1, %rd9, 8, %rd3;") ==
+              Answer::Complete);
         // An index.
         CHECK(walk("shl.b64 %rd8, %rd7, 4; add.s64 %rd1, %rd2, %rd8;") == Answer::Complete);
         CHECK(walk("mul.lo.s64 %rd8, %rd7, 12; sub.s64 %rd1, %rd2, %rd8;") == Answer::Complete);
@@ -202,6 +212,27 @@ TEST_CASE("addresses hidden: loaded values, wherever they went since") {
     SUBCASE("an element of a vector") {
         CHECK(body(".reg .v2 .b64 pair; ld.global.v2.b64 pair, [%rd3]; setp.eq.s32 %p1, %r1, 0;"
                    "selp.b64 %rd5, %rd4, pair.y, %p1; st.global.u32 [%rd5], 1;") == Answer::Incomplete);
+    }
+    SUBCASE("put into a tensor map") {
+        const std::string store =
+            "cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [%rd3, {%r1}], [%r2];";
+        const auto with = [&](const std::string& value) {
+            return body(
+                ".shared .align 128 .b8 tile[256]; mov.u32 %r2, tile;"
+                "ld.global.u32 %r5, [%rd3]; ld.global.u64 %rd7, [%rd3];" +
+                value +
+                "tensormap.replace.tile.global_address.global.b1024.b64 [%rd3], %rd9;"
+                "tensormap.replace.tile.global_dim.global.b1024.b32 [%rd3], 0, %r5;" +
+                store);
+        };
+        CHECK(with("mov.u64 %rd9, %rd4;") == Answer::Complete);
+        CHECK(with("mov.u64 %rd9, %rd7;") == Answer::Incomplete);
+        CHECK(with("mul.wide.u32 %rd9, %r5, 256;") == Answer::Incomplete);
+        CHECK(with("mul.wide.u32 %rd8, %r5, 256; add.s64 %rd9, %rd8, 16;") == Answer::Incomplete);
+    }
+    SUBCASE("behind a line's number") {
+        CHECK(body(".loc 1 1 1 st.global.u32 [%rd4], 1;\n") == Answer::Incomplete);
+        CHECK(body(".loc 1 1 1\n st.global.u32 [%rd4], 1;\n") == Answer::Complete);
     }
     SUBCASE("through shared memory") {
         CHECK(body(".shared .align 8 .b8 tile[64]; ld.global.u64 %rd5, [%rd3]; st.shared.u64 [tile], %rd5;"

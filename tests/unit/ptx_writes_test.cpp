@@ -195,6 +195,9 @@ TEST_CASE("writes: structs are told word by word") {
                 "st.u32 [%rd2], %r1;") == Words{3});
     CHECK(words(two, "ld.param.v2.u64 {%rd1, %rd2}, [s+16]; ld.u32 %r1, [%rd2]; st.u32 [%rd1], %r1;") ==
           Words{2});
+    // One register has both.
+    CHECK(words(two, ".reg .v2 .b64 v; ld.param.v2.b64 v, [s+16]; mov.b64 %rd1, v.y; st.u32 [%rd1], 1;") ==
+          Words{2, 3});
     // Octal: byte 16.
     CHECK(words(two, "ld.param.u64 %rd2, [s+020]; st.u32 [%rd2], 1;") == Words{0, 1, 2, 3, 4});
     // By an address that is computed, or a type that is not known: all of it.
