@@ -9,8 +9,8 @@
 // - What chunks have in common from one iteration to the next is their role. A chunk that is added where one
 //   was added in the past, of an allocation of that size, takes that one's role, if it is free.
 // - What a step makes for itself may be of another size, or lie elsewhere, each time. Then no work that names
-//   it is foretold, and what is followed are the weights alone: of each piece of work the oldest chunk that
-//   has rested since it was last named.
+//   it is foretold, and rougher tokens are followed: allocations are alike, and of a piece of work counts the
+//   oldest chunk alone that has rested since it was last named. Such a chunk is called a weight.
 // - Ages, and trust in what is foretold, are counted in pieces of work. Allocations alone would often come
 //   true: most are of few sizes.
 //
@@ -51,10 +51,11 @@ class Repetition {
         // No history is kept before there is work to predict.
         const bool told = !events_.empty();
         const std::uint64_t token = mix(kAdded, allocation_bytes);
-        if (told && (first || all_.token() != token)) begin_event(token);
+        if (told && (first || all_.token() != token)) begin_event(token, kAdded);
         std::uint32_t role = kNoRole;
-        const Position then = all_.place();
-        if (then != 0 && all_.token_of_place() == token && event(then).count > event(now()).count)
+        const Position then = place();
+        const bool is_same = followed().token_of_place() == (by_rough_ ? kAdded : token);
+        if (then != 0 && is_same && event(then).count > event(now()).count)
             role = uses_[(event(then).first + event(now()).count) % kUses];
         if (role == kNoRole || roles_[role].chunk != LMS_NO_CHUNK) role = new_role();
         roles_[role].chunk = chunk;
@@ -76,22 +77,19 @@ class Repetition {
         if (events_.empty()) begin_history();
         std::uint64_t token = kWork, weight = 0;
         std::pair<Works, std::uint32_t> oldest{~Works{0}, 0};
-        const bool varies = all_.trust() < kSure;
+        varies_ = all_.trust() < kSure;
         ++works_;
         for (const std::uint32_t chunk : chunks) {
             const std::uint64_t look = look_of(chunk);
             token += mix(kWork, look);
-            if (!varies || !has_rested(chunk) || std::pair(chunks_[chunk].born, chunk) >= oldest) continue;
+            if (!varies_ || !has_rested(chunk) || std::pair(chunks_[chunk].born, chunk) >= oldest) continue;
             oldest = {chunks_[chunk].born, chunk};
             weight = look;
         }
-        begin_event(token);
+        begin_event(token, weight != 0 ? weight : kWork);
         judge();
-        if (weight != 0) {
-            weights_.follow(weight, now());
-            weights_.judge();
-        }
-        choose_track(varies);
+        if (weight != 0) rough_.judge();
+        choose_track();
         for (const std::uint32_t chunk : chunks) {
             const std::uint32_t role = role_of(chunk);
             if (role == kNoRole) continue;
@@ -144,8 +142,6 @@ class Repetition {
   private:
     static constexpr std::size_t kEvents = std::size_t{1} << kHistoryBits;
     static constexpr std::size_t kUses = 8 * kEvents;
-    // Of works that name old chunks, which are fewer.
-    static constexpr std::size_t kWeights = kEvents / 4;
     // The pieces of work a chunk must have lived for to be known by itself: more than what an iteration makes
     // for itself lives. How many that are is found by trying. A number is tried for kTrial times as much
     // work, and the next is at most kRaise times as large.
@@ -194,14 +190,14 @@ class Repetition {
     bool has_rested(std::uint32_t chunk) const {
         return chunk < chunks_.size() && is_aged(chunks_[chunk]) && works_ - chunks_[chunk].used > kRest;
     }
-    const Track& followed() const { return by_weights_ ? weights_ : all_; }
-    void choose_track(bool varies) {
-        const Track& other = by_weights_ ? all_ : weights_;
+    const Track& followed() const { return by_rough_ ? rough_ : all_; }
+    void choose_track() {
+        const Track& other = by_rough_ ? all_ : rough_;
         const double more = other.trust() - followed().trust();
-        const bool stays = other.place() == 0 || more < (by_weights_ ? kBack : kBetter);
-        if (stays && (varies || !by_weights_)) return;
+        const bool stays = other.place() == 0 || more < (by_rough_ ? kBack : kBetter);
+        if (stays && (varies_ || !by_rough_)) return;
         changes_ += followed().jumps() + 1;
-        by_weights_ = !by_weights_;
+        by_rough_ = !by_rough_;
     }
     bool is_aged(const Chunk& chunk) const { return works_ - chunk.born > age_; }
     Event& event(Position at) { return events_[at % kEvents]; }
@@ -212,10 +208,12 @@ class Repetition {
         events_.resize(kEvents);
     }
 
-    void begin_event(std::uint64_t token) {
+    void begin_event(std::uint64_t token, std::uint64_t rough) {
         while (end_ - begin_ >= kEvents) forget_oldest();
         event(end_) = {uses_end_, 0, bytes_in_use_};
-        all_.follow(token, end_++);
+        all_.follow(token, end_);
+        if (varies_) rough_.follow(rough, end_);
+        ++end_;
     }
 
     void name(std::uint32_t role) {
@@ -240,7 +238,7 @@ class Repetition {
             recycle(role);
         }
         all_.forget_before(begin_);
-        weights_.forget_before(begin_);
+        rough_.forget_before(begin_);
     }
 
     // Leaves room for as many uses as remain, so that a role named by every event does not have them moved by
@@ -291,10 +289,11 @@ class Repetition {
     std::uint64_t uses_end_ = 0;
     std::uint64_t bytes_in_use_ = 0;  // of chunks that work has named
     Track all_{kEvents};              // of all events
-    Track weights_{kWeights};         // of works that name an old chunk, each by that which rested longest
-    bool by_weights_ = false;         // which of them is followed
-    std::uint64_t changes_ = 0;       // of the track that is followed
-    Works works_ = 0;                 // so far
+    Track rough_{kEvents};       // the same without sizes: allocations are alike, and works but for weights
+    bool varies_ = false;        // the second is kept
+    bool by_rough_ = false;      // and followed
+    std::uint64_t changes_ = 0;  // of the track that is followed
+    Works works_ = 0;            // so far
     Works age_ = kLeastAge, age_since_ = 0;
     Works true_since_ = 0;    // of those since then, foretold
     Works longest_life_ = 0;  // of the chunks that were known by themselves and removed since then; 0: none

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <random>
@@ -79,6 +80,28 @@ TEST_CASE("repetition: buffers of many chunks that a step makes and frees are fo
         for (int i = 0; i < 10; ++i) net.step();
         CHECK(net.step() == 0);
     }
+}
+
+TEST_CASE("repetition: what a step makes is foretold where it is of another size each time") {
+    constexpr std::uint32_t kLayers = 30;
+    Repetition repetition;
+    std::mt19937 random(1);
+    for (std::uint32_t layer = 0; layer < kLayers; ++layer) repetition.added(layer, 1 << 20, 1 << 20, true);
+    int foretold = 0, all = 0;
+    for (int round = 0; round < 40; ++round) {
+        const std::uint64_t bytes = 4096 + random() % 100'000;
+        for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
+            repetition.added(kLayers + layer, bytes, bytes, true);
+            repetition.work(std::array{layer, kLayers + layer});
+        }
+        for (std::uint32_t layer = kLayers; layer-- > 0;) {
+            all += round >= 20;
+            foretold += round >= 20 && repetition.next_use(kLayers + layer) == repetition.place() + 1;
+            repetition.work(std::array{layer, kLayers + layer});
+            repetition.removed(kLayers + layer);
+        }
+    }
+    CHECK(foretold > all * 9 / 10);
 }
 
 TEST_CASE("repetition: how long what a step makes lives is found within a few steps") {
