@@ -14,8 +14,8 @@
 // - Ages, and trust in what is foretold, are counted in pieces of work. Allocations alone would often come
 //   true: most are of few sizes.
 //
-// Where in its past that is tells a Track. Pure; the caller serialises. Memory is bounded by kEvents and
-// kUses. Calls may throw std::bad_alloc.
+// A Track tells where in its past the program is. Pure; the caller serialises. Memory is bounded by kEvents
+// and kUses. Calls may throw std::bad_alloc.
 #pragma once
 
 #include <lms/policy.h>

@@ -29,7 +29,7 @@ class IdleHelper {
     void look() noexcept;
 
     Session& session_;
-    // Not before then: others' news come more often.
+    // The next looks at others' lack of host memory and at idle memory; news of others come more often.
     util::Clock::time_point host_look_at_{};
     util::Clock::time_point idle_look_at_{};
     std::atomic<bool> ended_{false};

@@ -375,14 +375,7 @@ BODY(devices_interrupted) {
     }
     CUstream held = nullptr;
     OK(cuStreamCreate, &held, CU_STREAM_NON_BLOCKING);
-    std::vector<CUdeviceptr> all(7);  // as many as the GPU holds
-    for (CUdeviceptr& each : all) {
-        OK(cuMemAlloc_v2, &each, kBuffer);
-        OK(cuMemsetD8Async, each, 3, kBuffer, held);
-    }
-    OK(cuStreamSynchronize, held);
-    state.gate.hold_up(held);
-    for (const CUdeviceptr each : all) OK(cuMemsetD8Async, each, 4, kBuffer, held);
+    hold_all(state.gate, held);
     std::signal(SIGUSR1, copy_between_gpus);
     overlay::record().events_until = 40;
     overlay::record().events_asked = [] { std::raise(SIGUSR1); };

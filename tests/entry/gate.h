@@ -38,4 +38,16 @@ class Gate {
     std::atomic<bool> is_open_{false};
 };
 
+// As much memory as the GPU holds, all of it in use by work in `stream` that waits for the gate.
+inline void hold_all(Gate& gate, CUstream stream) {
+    std::vector<CUdeviceptr> all(7);
+    for (CUdeviceptr& each : all) {
+        OK(cuMemAlloc_v2, &each, kBuffer);
+        OK(cuMemsetD8Async, each, 3, kBuffer, stream);
+    }
+    OK(cuStreamSynchronize, stream);
+    gate.hold_up(stream);
+    for (const CUdeviceptr each : all) OK(cuMemsetD8Async, each, 4, kBuffer, stream);
+}
+
 }  // namespace rig

@@ -96,14 +96,7 @@ OVERLAY_TEST("process: CUDA is refused to a signal handler that interrupts its t
         crowd.evict(evicted);
         crowd.evict(needed);
     }
-    std::vector<CUdeviceptr> all(7);  // as many as the GPU holds
-    for (CUdeviceptr& each : all) {
-        OK(cuMemAlloc_v2, &each, kBuffer);
-        OK(cuMemsetD8Async, each, 3, kBuffer, held);
-    }
-    OK(cuStreamSynchronize, held);
-    state.gate.hold_up(held);
-    for (const CUdeviceptr each : all) OK(cuMemsetD8Async, each, 4, kBuffer, held);
+    hold_all(state.gate, held);
     std::signal(SIGUSR1, handle);
     overlay::record().events_until = 40;
     overlay::record().events_asked = [] { std::raise(SIGUSR1); };
