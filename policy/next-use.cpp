@@ -86,7 +86,8 @@ class NextUse {
         bring_up_to_date();
         const Position sooner = ahead ? not_before(when(request.sooner), request) : 0;
         for (auto it = order_.rbegin(); it != order_.rend() && it->first > sooner; ++it) {
-            if (request.eligible(request.context, it->second) != 0) return it->second;
+            if (request.eligible(request.context, it->second) == 0) continue;
+            return ahead ? it->second : instead_of(it->first, it->second, request);
         }
         return LMS_NO_CHUNK;
     }
@@ -117,7 +118,8 @@ class NextUse {
         repetition_.foretold(seen, [&](std::uint32_t chunk, Position at) {
             if (at > end) return false;
             if (count == 0) seen = at - 1;
-            if (recent_.contains(chunk) || std::find(out, out + count, chunk) != out + count) return true;
+            // What is needed before is among those already, or another is foretold to have its role by then.
+            if (recent_.contains(chunk) || needed_until(chunk) < at) return true;
             if (is_for_others(room, at, chunks_[chunk].bytes)) return false;
             room -= std::min(room, chunks_[chunk].bytes);
             if (count == 0) end = at + kEventsEach * most;
@@ -133,8 +135,8 @@ class NextUse {
     // Events that are looked at for each chunk asked for, after the first that is foretold and not on the
     // device.
     static constexpr Position kEventsEach = 32;
-    // Events within which a chunk comes in whatever goes for it, if that is needed later; before that what
-    // goes must be needed so many times later.
+    // Events within which a chunk comes in whatever goes for it, if that is needed later, and within which
+    // what is given back is worth no copy; before that what goes must be needed so many times later.
     static constexpr Position kSoon = 2, kPatience = 4;
     // Iterations for which it counts that the GPU has waited for copies in.
     static constexpr Position kWaits = 2;
@@ -148,11 +150,15 @@ class NextUse {
         std::uint64_t bytes = 0;
     };
 
+    // When it is used next. What is given back before takes room until then.
+    Position needed_until(std::uint32_t chunk) const {
+        return std::min(repetition_.next_use(chunk), repetition_.next_end(chunk));
+    }
     // The event of the past that stands for when a chunk is thought to be needed next. Of one that nothing is
     // foretold of: its last use, and never once that has passed.
     Position when(std::uint32_t chunk) const {
-        const Position next = repetition_.next_use(chunk);
-        if (next != Repetition::kNever) return next;
+        const Position until = needed_until(chunk);
+        if (until != Repetition::kNever) return until;
         if (chunk >= chunks_.size()) return kFar;
         const Position last = chunks_[chunk].last;
         return last > repetition_.place() ? last : 2 * kFar - last;
@@ -166,6 +172,21 @@ class NextUse {
     }
     std::uint64_t growth_before(Position at) const {
         return growth_.before(at, repetition_.bytes_in_use(repetition_.place()));
+    }
+
+    // What goes in place of `last`, which is needed at `at`: a chunk that is given back before, for nothing
+    // brings that in again. But where the program then takes more than until there, `last` must leave all the
+    // same, and to copy what is given back is for nothing. So it is where that is soon.
+    std::uint32_t instead_of(Position at, std::uint32_t last, const lms_policy_request& request) {
+        if (ending_.empty()) return last;
+        growth_.look(repetition_);
+        const std::uint64_t growth = growth_before(at);
+        for (auto it = ending_.lower_bound({at, 0}); it != ending_.begin();) {
+            --it;
+            if (it->first <= repetition_.place() + kSoon || growth > growth_before(it->first)) break;
+            if (request.eligible(request.context, it->second) != 0) return it->second;
+        }
+        return last;
     }
 
     // When what goes for the sake of a chunk that is needed at `next` must not be needed yet. What is swapped
@@ -196,6 +217,7 @@ class NextUse {
     }
     void drop(std::uint32_t chunk) {
         if (chunks_[chunk].key != 0) order_.erase({chunks_[chunk].key, chunk});
+        if (chunks_[chunk].key != 0) ending_.erase({chunks_[chunk].key, chunk});
         chunks_[chunk].key = 0;
     }
     void place(std::uint32_t chunk) {
@@ -204,6 +226,7 @@ class NextUse {
         if (!recent_.contains(chunk)) return;
         chunks_[chunk].key = when(chunk);
         order_.insert({chunks_[chunk].key, chunk});
+        if (repetition_.next_end(chunk) == chunks_[chunk].key) ending_.insert({chunks_[chunk].key, chunk});
     }
     void bring_up_to_date() {
         if (epoch_ordered_ != repetition_.epoch()) {
@@ -223,10 +246,11 @@ class NextUse {
     Growth growth_;
     ChunkList recent_;  // on the device, least recently used first
     std::vector<Chunk> chunks_;
-    std::vector<std::uint32_t> outdated_;                 // whose key may be wrong
-    std::set<std::pair<Position, std::uint32_t>> order_;  // on the device, by when they are needed
-    std::uint64_t epoch_ordered_ = 0, epoch_there_ = 0;   // of the repetition that these were made in
-    Position there_until_ = 0;                            // what is foretold for up to then is on the device
+    std::vector<std::uint32_t> outdated_;                  // whose key may be wrong
+    std::set<std::pair<Position, std::uint32_t>> order_;   // on the device, by when they are needed
+    std::set<std::pair<Position, std::uint32_t>> ending_;  // of those, foretold to be given back before
+    std::uint64_t epoch_ordered_ = 0, epoch_there_ = 0;    // of the repetition that these were made in
+    Position there_until_ = 0;                             // what is foretold for up to then is on the device
 };
 
 }  // namespace

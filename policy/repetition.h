@@ -69,6 +69,7 @@ class Repetition {
         if (is_aged(chunks_[chunk])) longest_life_ = std::max(longest_life_, works_ - chunks_[chunk].born);
         if (chunks_[chunk].worked) bytes_in_use_ -= chunks_[chunk].bytes;
         roles_[role].chunk = LMS_NO_CHUNK;
+        if (!events_.empty()) note(roles_[role].ends, end_);
         chunks_[chunk] = {};
         recycle(role);
     }
@@ -109,17 +110,13 @@ class Repetition {
     Position now() const { return end_ - 1; }
     Position place() const { return followed().place(); }
     Position lag() const { return now() - place(); }
-    // Changes when next_use() may answer anew for other chunks than those just named.
+    // Changes when next_use() or next_end() may answer anew for other chunks than those just named.
     std::uint64_t epoch() const { return changes_ + followed().jumps(); }
 
-    // The event that is foretold to name the chunk next; kNever if none is.
-    Position next_use(std::uint32_t chunk) const {
-        const std::uint32_t role = role_of(chunk);
-        if (role == kNoRole || place() == 0) return kNever;
-        const std::vector<Position>& uses = roles_[role].uses;
-        const auto next = std::upper_bound(uses.begin(), uses.end(), place());
-        return next == uses.end() ? kNever : *next;
-    }
+    // The event that is foretold to name the chunk next, and the one before which it is foretold to be given
+    // back; kNever if none is.
+    Position next_use(std::uint32_t chunk) const { return next_of(chunk, &Role::uses); }
+    Position next_end(std::uint32_t chunk) const { return next_of(chunk, &Role::ends); }
 
     // Calls take(chunk, position) for the chunks of the events foretold after `from`, in order, until it
     // answers false or nothing more is foretold.
@@ -172,7 +169,16 @@ class Repetition {
         std::uint32_t chunk = LMS_NO_CHUNK;  // what has it now
         std::uint32_t events = 0;            // in the history that name it
         std::vector<Position> uses;          // of those, and some of before; rising
+        std::vector<Position> ends;          // before which what had it was given back; rising
     };
+    Position next_of(std::uint32_t chunk, std::vector<Position> Role::*what) const {
+        const std::uint32_t role = role_of(chunk);
+        if (role == kNoRole || place() == 0) return kNever;
+        const std::vector<Position>& events = roles_[role].*what;
+        const auto next = std::upper_bound(events.begin(), events.end(), place());
+        return next == events.end() ? kNever : *next;
+    }
+
     static std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
         const std::uint64_t x = (a ^ b) * 0xFF51AFD7ED558CCDull;
         return x ^ (x >> 32) ^ (a << 7);
@@ -225,9 +231,17 @@ class Repetition {
         ++latest.count;
         Role& one = roles_[role];
         ++one.events;
-        if (!one.uses.empty() && one.uses.back() == at) return;
-        if (one.uses.size() == one.uses.capacity()) forget_uses_of(one);
-        one.uses.push_back(at);
+        note(one.uses, at);
+    }
+    // Where it is full, as many as remain find room beside them: so a role that is named by every event does
+    // not have them moved by every one.
+    void note(std::vector<Position>& events, Position at) {
+        if (!events.empty() && events.back() == at) return;
+        if (events.size() == events.capacity()) {
+            events.erase(events.begin(), std::lower_bound(events.begin(), events.end(), begin_));
+            events.reserve(2 * events.size());
+        }
+        events.push_back(at);
     }
 
     void forget_oldest() {
@@ -239,13 +253,6 @@ class Repetition {
         }
         all_.forget_before(begin_);
         rough_.forget_before(begin_);
-    }
-
-    // Leaves room for as many uses as remain, so that a role named by every event does not have them moved by
-    // every one.
-    void forget_uses_of(Role& one) {
-        one.uses.erase(one.uses.begin(), std::lower_bound(one.uses.begin(), one.uses.end(), begin_));
-        one.uses.reserve(2 * one.uses.size());
     }
 
     std::uint32_t new_role() {
@@ -261,6 +268,7 @@ class Repetition {
     void recycle(std::uint32_t role) {
         if (roles_[role].chunk != LMS_NO_CHUNK || roles_[role].events != 0) return;
         roles_[role].uses.clear();
+        roles_[role].ends.clear();
         free_roles_.push_back(role);
     }
 

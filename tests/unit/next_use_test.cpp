@@ -88,6 +88,56 @@ TEST_CASE("next-use: once it has seen a program's iteration, it lets go of what 
     }
 }
 
+namespace {
+
+// In each round one buffer is made, named once, and given back when the first `until` of others were named.
+// Then `more` are made for the rest of the round. In how many of the last 20 rounds the one had left before,
+// and how often it was foretold, though no work names it again.
+struct Lingering {
+    unsigned left = 0, foretold = 0;
+};
+Lingering lingering(unsigned until, unsigned more) {
+    const unsigned kOthers = 16, kRounds = 40;
+    Lingering counts;
+    Cache cache("next-use", 9);
+    for (const UseStep& step : cycle(kOthers, 0)) cache.run(step);
+    for (unsigned round = 0; round < kRounds; ++round) {
+        const unsigned one = kOthers + round * (more + 1);
+        cache.run({UseStep::Make, {one}});
+        cache.run({UseStep::Work, {one}});
+        for (unsigned i = 0; i < 2 * kOthers; ++i) {
+            if (i == until) {
+                if (round >= kRounds / 2) counts.left += !cache.there(one);
+                if (cache.there(one)) cache.evict(one);
+                std::array<ChunkId, 16> next{};
+                const std::size_t count = cache.host().upcoming(next);
+                counts.foretold += std::count(next.begin(), next.begin() + count, cache.chunk(one));
+                cache.run({UseStep::Drop, {one}});
+            }
+            for (unsigned k = 1; i == until && k <= more; ++k) {
+                cache.run({UseStep::Make, {one + k}});
+                cache.run({UseStep::Work, {one + k}});
+            }
+            cache.run({UseStep::Work, {i % kOthers}});
+        }
+        for (unsigned k = 1; k <= more; ++k) cache.run({UseStep::Drop, {one + k}});
+    }
+    return counts;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "next-use: what is not used again before it is given back leaves if that saves a copy, and stays away") {
+    CHECK(lingering(12, 0).left == 20);
+    CHECK(lingering(12, 0).foretold == 0);
+    // The others must leave all the same for what is made then.
+    CHECK(lingering(12, 2).left == 0);
+    CHECK(lingering(12, 2).foretold == 0);
+    // It goes soon.
+    CHECK(lingering(2, 0).left == 0);
+}
+
 TEST_CASE("next-use: a program without a pattern misses no more than with lru") {
     for (unsigned seed = 1; seed <= 20; ++seed) {
         CAPTURE(seed);
