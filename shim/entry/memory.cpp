@@ -18,6 +18,7 @@
 #include "shim/session/sessions.h"
 #include "shim/session/submit.h"
 #include "shim/session/tool_requests.h"
+#include "shim/util/bounds.h"
 
 namespace lms::entry {
 namespace {
@@ -71,8 +72,9 @@ CUresult allocate_now(Session& session, std::size_t bytes, engine::Address& addr
 
 // Waits for the work of a context of the session's GPU.
 CUresult wait_for_context(Session& session, CUcontext context) {
-    const program::ContextUse use(context);
-    if (!use) return CUDA_SUCCESS;
+    const program::ContextUse use(context, bounds::kOtherThread);
+    // Another thread has been ending it for so long: the driver waits there for its work.
+    if (!use) return context == current_context() ? driver().cuCtxSynchronize() : CUDA_SUCCESS;
     const device::InContext in_context(context);
     if (in_context.status() != CUDA_SUCCESS) return in_context.status();
     if (const auto status = session.wait_beside_moves(context)) return *status;

@@ -209,8 +209,7 @@ bool fence_contexts(Core& core, std::vector<FencePtr>& fences) {
     if (!held_off || program::capturing_anywhere()) return false;
     for (const CUcontext context : contexts_of(core.device, core.port.current_context())) {
         const program::ContextUse use(context);
-        if (!use) continue;  // who ends it waits for its work
-        if (captures(core.port, context)) return false;
+        if (!use || captures(core.port, context)) return false;
         fences.push_back(core.fences.record_context(context));
         if (!fences.back()) return false;
     }

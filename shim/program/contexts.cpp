@@ -155,7 +155,8 @@ CUcontext another_context(CUdevice device, CUcontext other) {
     return contexts().another(device, other);
 }
 
-ContextUse::ContextUse(CUcontext context) : Use(contexts_with(context), context) {}
+ContextUse::ContextUse(CUcontext context, std::chrono::nanoseconds patience)
+    : Use(contexts_with(context), context, patience) {}
 
 ContextEnd::ContextEnd(CUcontext context, CUdevice device)
     : state_(std::make_unique<State>(State{context, device})) {

@@ -2,6 +2,7 @@
 // which the shim can work on a GPU when another goes.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -42,10 +43,10 @@ struct Context {
 };
 using Contexts = Handles<CUcontext, Context>;
 
-// While it lives, a context that another thread may destroy, and what is in it, can be asked about; false
-// while that thread is about it, which has waited for its work before.
+// While it lives, a context that another thread may destroy, and what is in it, can be asked about. False
+// while that thread is about it, who may leave it and its work as they are: so long that may take.
 struct ContextUse : Contexts::Use {
-    explicit ContextUse(CUcontext context);
+    explicit ContextUse(CUcontext context, std::chrono::nanoseconds patience = {});
 };
 
 // While one lives, a call of this thread may destroy `context`, of `device`, or has, and what it had is being

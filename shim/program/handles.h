@@ -15,6 +15,7 @@
 //    shim's own, which the program's calls change.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <unordered_map>
@@ -103,17 +104,19 @@ class Handles {
     std::unordered_map<Handle, EntryPtr> entries_ LMS_GUARDED_BY(mutex);
 };
 
-// While it lives the handle can be given to the driver; false if it is unknown or retired.
+// While it lives the handle can be given to the driver; false if it is unknown or, after so long, retired.
 template <typename Handle, typename Value>
 class Handles<Handle, Value>::Use {
   public:
-    Use(Handles& all, Handle handle) : all_(all) {
-        const util::Lock lock(all.mutex);
-        const EntryPtr& entry = all.entry_of(handle);
-        granted_ = entry && entry->retirements == 0;
-        if (!granted_) return;
-        entry_ = entry;
-        ++entry_->uses;
+    Use(Handles& all, Handle handle, std::chrono::nanoseconds patience = {}) : all_(all) {
+        util::Lock lock(all.mutex);
+        const auto is_settled = [&]() LMS_REQUIRES(all_.mutex) {
+            entry_ = all_.entry_of(handle);
+            return !entry_ || entry_->retirements == 0;
+        };
+        if (!is_settled() && patience.count() > 0) all.changed.wait_for(lock, patience, is_settled);
+        granted_ = entry_ && entry_->retirements == 0;
+        if (granted_) ++entry_->uses;
     }
     ~Use() {
         if (!granted_) return;
@@ -150,6 +153,7 @@ class Handles<Handle, Value>::Retire {
         if (!entry_) return;
         entry_->destroyed = true;
         all_.forget(handle_, entry_);
+        all_.changed.notify_all();
     }
     Retire(const Retire&) = delete;
     Retire& operator=(const Retire&) = delete;
@@ -167,6 +171,7 @@ class Handles<Handle, Value>::Retire {
         --entry_->retirements;
         if (!entry_->destroyed) all_.entries_.emplace(handle_, entry_);
         entry_ = nullptr;
+        all_.changed.notify_all();
     }
 
   private:

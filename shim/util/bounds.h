@@ -27,7 +27,7 @@ constexpr auto kGivenBack = 1s;
 // Other threads may be in the driver, in a call that waits for work of this thread's.
 
 // The end of a context or stream, and the beginning of a capture, wait so long for threads that ask the
-// driver about it.
+// driver about it. So does a free for a call that may end a context.
 constexpr auto kOtherThread = 1s;
 // Work of a thread waits so long for a graph that another launches node by node into the same stream, from
 // one node to the next: a node may be a copy of much of the host.

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "tests/entry/gate.h"
+#include "tests/entry/overlay/record.h"
 
 using namespace rig;
 
@@ -195,4 +196,33 @@ BODY(free_one_by_one) {
 
 TEST_CASE("free: an allocation waits for as long as streams come to frees") {
     run_both("free_one_by_one", Driver::Simulated, {{"LMS_HOST_LIMIT", "4M"}});
+}
+
+// Of the primary context's, one of whose two holders another thread gives up meanwhile.
+OVERLAY_TEST("frees: memory of a context that might go is freed after the work there") {
+    const Gpu gpu;
+    static CUcontext context = nullptr;
+    OK(cuDevicePrimaryCtxRetain, &context, gpu.device);
+    static CUdeviceptr freed = 0;
+    freed = take(1);
+    const CUstream works = new_stream();
+    Gate gate;
+    gate.hold_up(works);
+    OK(cuMemsetD8Async, freed, 7, kBuffer, works);
+    static std::atomic<bool> over{false};
+    static std::thread frees;
+    overlay::record().context_goes = [] {
+        frees = std::thread([] {
+            OK(cuCtxSetCurrent, context);
+            OK(cuMemFree_v2, freed);
+            over = true;
+        });
+        for (int i = 0; i < 100 && !over; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    };
+    OK(cuDevicePrimaryCtxRelease_v2, gpu.device);
+    EXPECT(overlay::record().context_goes == nullptr);
+    EXPECT(!over);
+    gate.open();
+    frees.join();
+    OK(cuStreamSynchronize, works);
 }

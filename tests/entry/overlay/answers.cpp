@@ -86,6 +86,7 @@ CUresult cuCtxDestroy_v2(CUcontext context) {
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
+    if (void (*const call)() = std::exchange(overlay_record.context_goes, nullptr)) call();
     const CUresult status = SIM(cuDevicePrimaryCtxRelease_v2)(device);
     unsigned flags = 0;
     int active = 0;

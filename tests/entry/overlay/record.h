@@ -9,7 +9,7 @@ namespace overlay {
 
 struct Record {
     void (*handle_free)() = nullptr;           // called once, when a texture's, stream's or pool's is free
-    void (*context_goes)() = nullptr;          // called once, before the driver destroys a context
+    void (*context_goes)() = nullptr;          // called once, before the driver destroys a context, or might
     void (*context_gone)() = nullptr;          // called once, when the driver has destroyed a context
     void (*span_reserved)() = nullptr;         // called once, when more addresses are reserved than a GPU has
     void (*context_synchronized)() = nullptr;  // called once, when the driver has waited for one
