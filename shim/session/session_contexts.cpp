@@ -2,9 +2,11 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "shim/executor/block_allocation.h"
 #include "shim/executor/budget.h"
 #include "shim/executor/placement.h"
 #include "shim/executor/self_check.h"
@@ -16,10 +18,24 @@ namespace lms::session {
 
 namespace {
 
+// Host memory that no context takes with it; none: the host has no more.
+std::optional<Block> unpinned_block(std::uint64_t bytes) {
+    void* const memory = std::malloc(bytes);
+    if (!memory) return std::nullopt;
+    return Block{.place = engine::Place::Host,
+                 .pinned = true,
+                 .unpinned = true,
+                 .alias = reinterpret_cast<engine::Address>(memory),
+                 .bytes = bytes};
+}
+
 // Moves what buffers have in host memory that was pinned in another context, or that is not pinned, into
-// memory pinned in the one that is worked through now. Nothing else moves meanwhile.
+// memory pinned in the one that is worked through now. Nothing else moves meanwhile. What it was in is given
+// back at once, so that no more is pinned than one chunk beside what is evicted; where not even that can be,
+// the chunk goes by memory that is not pinned, and stays there if need be.
 void pin_again(executor::Core& core, executor::SessionLock& lock) LMS_LOCKED {
     core.engine.drop_copies();
+    core.host_blocks.trim(UINT64_MAX, lock);
     const engine::BlockPool& pool = core.engine.pool(engine::Place::Host);
     for (const engine::AllocationId id : core.residency.allocations()) {
         const std::vector<engine::ChunkId> chunks = core.residency.allocation(id).chunks;
@@ -31,30 +47,28 @@ void pin_again(executor::Core& core, executor::SessionLock& lock) LMS_LOCKED {
                        core.residency.chunk(chunk).state == engine::State::OnHost &&
                        (host.unpinned || host.era != pool.era());
             };
-            if (!is_to_move()) continue;
-            Block fresh;
-            const std::uint64_t bytes = core.residency.chunk(chunk).bytes;
-            if (core.host_blocks.create(bytes, fresh, lock) != CUDA_SUCCESS) {
-                log::error(
-                    "no host memory to pin: {} bytes of managed memory are lost with the context that was "
-                    "destroyed",
-                    bytes);
-                continue;
+            while (is_to_move()) {
+                const std::uint64_t bytes = core.residency.chunk(chunk).bytes;
+                std::optional<Block> fresh = executor::host_block(core, bytes, lock);
+                // A copy in another context may use it where it is.
+                while (is_to_move() && !core.residency.may_come_in(chunk)) {
+                    core.changed.wait_for(lock, bounds::kQuickGlance);
+                    executor::poll_completions(core, lock);
+                }
+                const Block host = is_to_move() ? core.backing[chunk].host : Block{};
+                if (!fresh && host.bytes != 0 && !host.unpinned) fresh = unpinned_block(bytes);
+                if (!fresh) break;
+                // Freed meanwhile, it needs none.
+                if (host.bytes != 0) {
+                    if (!pool.has_ended(host))
+                        std::memcpy(reinterpret_cast<void*>(fresh->alias),
+                                    reinterpret_cast<const void*>(host.alias), bytes);
+                    fresh = core.engine.replace_host(chunk, *fresh);
+                }
+                core.engine.put(*fresh);
+                core.host_blocks.free_unpinned();
+                core.host_blocks.trim(0, lock);
             }
-            // A copy in another context may use it where it is.
-            while (is_to_move() && !core.residency.may_come_in(chunk)) {
-                core.changed.wait_for(lock, bounds::kQuickGlance);
-                executor::poll_completions(core, lock);
-            }
-            // Freed meanwhile, it needs none.
-            if (is_to_move()) {
-                const Block& host = core.backing[chunk].host;
-                if (!pool.has_ended(host))
-                    std::memcpy(reinterpret_cast<void*>(fresh.alias),
-                                reinterpret_cast<const void*>(host.alias), bytes);
-                fresh = core.engine.replace_host(chunk, fresh);
-            }
-            core.engine.put(fresh);
         }
     }
     core.host_blocks.trim(UINT64_MAX, lock);
@@ -75,21 +89,20 @@ void keep_unpinned(executor::Core& core) LMS_LOCKED {
     for (const auto& [id, buffer] : core.program_buffers) {
         for (const engine::ChunkId chunk : core.residency.allocation(id).chunks) {
             const engine::Chunk& each = core.residency.chunk(chunk);
-            Block host = core.backing[chunk].host;
+            const Block host = core.backing[chunk].host;
             if (each.state != engine::State::OnHost || host.unpinned) continue;
-            void* const memory = std::malloc(each.bytes);
-            if (!memory) {
+            const auto apart = unpinned_block(each.bytes);
+            if (!apart) {
                 log::error(
                     "no host memory: {} bytes of managed memory may be lost with the context that was "
                     "destroyed",
                     each.bytes);
                 continue;
             }
-            std::memcpy(memory, reinterpret_cast<const void*>(host.alias), each.bytes);
+            std::memcpy(reinterpret_cast<void*>(apart->alias), reinterpret_cast<const void*>(host.alias),
+                        each.bytes);
+            core.engine.replace_host(chunk, *apart);
             core.engine.put(host);
-            host.alias = reinterpret_cast<engine::Address>(memory);
-            host.unpinned = true;
-            core.engine.replace_host(chunk, host);
         }
     }
 }

@@ -212,3 +212,39 @@ BODY(no_threads_for_the_shim) {
 TEST_CASE("exhaustion: threads, as a context ends") {
     run_both("no_threads_for_the_shim", Driver::Simulated, refusing());
 }
+
+// The context that the shim works through goes, while another's buffers have all the host memory that there
+// is, but for what the program has pinned itself.
+BODY(exhausted_as_the_context_goes) {
+    OK(cuInit, 0);
+    CUcontext goes = nullptr;
+    OK(cuCtxCreate_v2, &goes, 0, 0);
+    { const Buffer first(kBuffer, 0); }
+    CUcontext stays = nullptr;
+    OK(cuCtxCreate_v2, &stays, 0, 0);
+    Buffers buffers;
+    fill_up(buffers);
+    EXPECT(buffers.size() > 8);
+    std::vector<void*> pinned(64);
+    std::erase_if(pinned, [](void*& each) { return CU(cuMemHostAlloc)(&each, 64 << 10, 0) != CUDA_SUCCESS; });
+    OK(cuCtxDestroy_v2, goes);
+    for (void* const each : pinned) OK(cuMemFreeHost, each);
+    check(buffers);
+    for (int round = 0; round < 2; ++round) {
+        for (const auto& buffer : buffers)
+            OK(cuMemcpyHtoD_v2, buffer->at(), pattern(kBuffer, 3).data(), kBuffer);
+        for (const auto& buffer : buffers) EXPECT(buffer->holds(3));
+    }
+    buffers.clear();
+    fill_up(buffers);
+    check(buffers);
+}
+
+TEST_CASE("exhaustion: pinned memory is pinned again in another context, of no more than there is") {
+    CHECK(run("exhausted_as_the_context_goes", Driver::Simulated,
+              {{"SIMCUDA_HOST_MEMORY", "6M"}, {"LMS_HOST_MAPPING", "off"}})
+              .failures == "");
+    CHECK(run("exhausted_as_the_context_goes", Driver::Simulated,
+              {{"LMS_HOST_LIMIT", "6M"}, {"LMS_HOST_MAPPING", "off"}})
+              .failures == "");
+}
