@@ -175,7 +175,9 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CU
                                               ? session::session_for(*prop, size)
                                               : nullptr;
         if (!session) {
-            const CUresult status = session::call_with_oom_retry(pass);
+            const bool on_gpu = prop && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+            const CUresult status =
+                on_gpu ? session::call_with_oom_retry(pass) : session::pin_with_retry(pass);
             if (status == CUDA_SUCCESS && handle) access::note_handle_given(*handle);
             return status;
         }

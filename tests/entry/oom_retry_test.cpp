@@ -84,7 +84,18 @@ BODY(room_to_pin) {
     const auto allocated = [&](std::size_t bytes) { return CU(cuMemAllocHost_v2)(&memory, bytes); };
     const auto flagged = [&](std::size_t bytes) { return CU(cuMemHostAlloc)(&memory, bytes, 0); };
     const auto registered = [&](std::size_t bytes) { return CU(cuMemHostRegister_v2)(own.data(), bytes, 0); };
-    const std::function<CUresult(std::size_t)> forms[] = {allocated, flagged, registered};
+    CUmemGenericAllocationHandle handle = 0;
+    const auto created = [&](std::size_t bytes) {
+        CUmemAllocationProp on_host{};
+        on_host.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+        on_host.location.type = CU_MEM_LOCATION_TYPE_HOST;
+        return CU(cuMemCreate)(&handle, bytes, &on_host, 0);
+    };
+    std::vector<std::function<CUresult(std::size_t)>> forms = {allocated, flagged, registered};
+    int creates = 0;
+    OK(cuDeviceGetAttribute, &creates, CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+       gpu.device);
+    if (creates) forms.push_back(created);
     for (const auto& pins : forms) {
         {
             Buffers freed;  // 6 MiB where 7 may be pinned and the GPU has 4
@@ -99,11 +110,14 @@ BODY(room_to_pin) {
         EXPECT(resident() == all);
         if (memory) {
             OK(cuMemFreeHost, std::exchange(memory, nullptr));
+        } else if (handle) {
+            OK(cuMemRelease, std::exchange(handle, 0));
         } else {
             OK(cuMemHostUnregister, own.data());
         }
         // More than there is: no eviction gives that.
         EXPECT(flagged(64 * kMiB) == CUDA_ERROR_OUT_OF_MEMORY);
+        if (creates) EXPECT(created(64 * kMiB) == CUDA_ERROR_OUT_OF_MEMORY);
         EXPECT(resident() + kMiB / kGranule >= all);
         EXPECT(kept.holds(2));
     }
