@@ -28,11 +28,11 @@ void BlockPool::put(const Block& block) {
     free_bytes_ += block.bytes;
 }
 
-std::vector<Block> BlockPool::take_for_driver(std::uint64_t bytes) {
+std::vector<Block> BlockPool::take_for_driver(std::uint64_t bytes, bool at_most) {
     std::vector<Block> taken = std::exchange(of_earlier_eras_, {});
     std::uint64_t sum = 0;
     for (auto it = free_.rbegin(); it != free_.rend() && sum < bytes; ++it) {
-        while (!it->second.empty() && sum < bytes) {
+        while (!it->second.empty() && sum < bytes && (!at_most || it->first <= bytes - sum)) {
             taken.push_back(it->second.back());
             it->second.pop_back();
             sum += it->first;

@@ -26,8 +26,8 @@ class BlockPool {
     void create_failed(std::uint64_t bytes) { held_bytes_ -= bytes; }
 
     // Takes out free blocks until they have `bytes`, or none is left, the largest first: fewest calls. They
-    // stay held until given_back().
-    std::vector<Block> take_for_driver(std::uint64_t bytes);
+    // stay held until given_back(). `at_most`: they have no more than that.
+    std::vector<Block> take_for_driver(std::uint64_t bytes, bool at_most = false);
     void given_back(std::uint64_t bytes) { held_bytes_ -= bytes; }
 
     // Pinned memory goes with the context that it was pinned in. From here on no block that was pinned before

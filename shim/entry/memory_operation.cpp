@@ -18,7 +18,7 @@ CUresult operate(Ranges words, std::span<const access::WrittenWord> written, boo
         if (!waits || !any_managed(words) || program::capturing(stream) ||
             session::pin_resident(words, kept) != CUDA_SUCCESS)
             return over(words, stream, call);
-        const CUresult taken = call();
+        const CUresult taken = session::submit_beside_moves(stream, call);
         if (taken == CUDA_SUCCESS) {
             session::leave_pinned(kept);
         } else {

@@ -1,7 +1,6 @@
 // The retried rows: calls that name no managed memory but may need room on the GPU, or that give a stream
 // work without memory: host functions, waits. They go on to the driver as they are; where it is out of
-// memory, room is made, on the GPU or for what pins host memory there, and they are tried once more. Who
-// waits for all work is told of what a thread's own stream was given, which no other thread can ask.
+// memory, room is made, on the GPU or for what pins host memory there, and they are tried once more.
 #include <tuple>
 
 #include "shim/device/driver_table.h"
@@ -21,9 +20,7 @@ struct Noted {
 };
 template <typename Form>
 struct Noted<Form, CUstream> {
-    explicit Noted(CUstream stream) : submitting(Form::stream(stream)) {
-        program::note_use_beside_moves(Form::stream(stream));
-    }
+    explicit Noted(CUstream stream) : submitting(Form::stream(stream)) {}
     const session::Submitting submitting;
 };
 

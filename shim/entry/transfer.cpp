@@ -82,7 +82,6 @@ CUresult submit_part(const Transfer& part, bool stay) {
 
 CUresult submit_after_look(const Transfer& whole) {
     const engine::Address to = whole.to, from = whole.from;
-    program::note_use_beside_moves(whole.stream);
     const auto give_whole = [&] { return give(whole); };
     if (!is_managed(to) && !is_managed(from)) return session::submit_beside_moves(whole.stream, give_whole);
     const session::Range sides[] = {{from, whole.bytes}, {to, whole.bytes}};

@@ -58,8 +58,8 @@ bool BlockSource::destroy(const Block& block) {
     return port_.release(block.handle) == CUDA_SUCCESS && unmapped;
 }
 
-std::uint64_t BlockSource::trim(std::uint64_t bytes, SessionLock& lock) {
-    std::vector<Block> gone = pool_.take_for_driver(bytes);
+std::uint64_t BlockSource::trim(std::uint64_t bytes, SessionLock& lock, bool at_most) {
+    std::vector<Block> gone = pool_.take_for_driver(bytes, at_most);
     std::vector<Block> lost;
     unlocked(lock, [&] {
         std::erase_if(gone, [&](const Block& block) {

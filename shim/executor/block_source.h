@@ -28,9 +28,9 @@ class BlockSource {
     // asked for again at once.
     CUresult create(std::uint64_t bytes, Block& block, SessionLock& lock) LMS_LOCKED;
     // Gives free blocks back to the driver until at least `bytes` are, or none is left; returns how many
-    // bytes were. Drops `lock` around the driver calls. What the driver does not take back stays held until
-    // recover() finds that it has.
-    std::uint64_t trim(std::uint64_t bytes, SessionLock& lock) LMS_LOCKED;
+    // bytes were. `at_most`: no more than `bytes` are. Drops `lock` around the driver calls. What the driver
+    // does not take back stays held until recover() finds that it has.
+    std::uint64_t trim(std::uint64_t bytes, SessionLock& lock, bool at_most = false) LMS_LOCKED;
 
     // Gives back what can be of blocks that are mapped somewhere still; they stay held likewise.
     void lose(std::span<const Block> blocks, SessionLock& lock) LMS_LOCKED;

@@ -189,7 +189,7 @@ std::uint64_t give_back_host(Core& core, std::uint64_t lacking, SessionLock& loc
     if (bytes == 0) return 0;
     poll_completions(core, lock);  // a copy that a chunk is filled from cannot go
     core.engine.spare_copies(bytes);
-    const std::uint64_t given = core.host_blocks.trim(bytes, lock);
+    const std::uint64_t given = core.host_blocks.trim(bytes, lock, true);
     settle_host(core);
     return given;
 }
@@ -200,7 +200,7 @@ namespace {
 void trim_gently(Core& core, BlockSource& source, std::uint64_t bytes, SessionLock& lock) LMS_LOCKED {
     for (std::uint64_t given = 1; bytes > 0 && given > 0; bytes -= std::min(given, bytes)) {
         const Holder holder(core);
-        given = source.trim(std::min(bytes, core.engine.largest_cut()), lock);
+        given = source.trim(std::min(bytes, core.engine.largest_cut()), lock, true);
         core.changed.notify_all();
     }
 }

@@ -8,6 +8,7 @@
 
 #include "shim/device/driver_table.h"
 #include "shim/program/fast_path.h"
+#include "shim/program/per_thread_streams.h"
 #include "shim/util/bounds.h"
 #include "shim/util/clock.h"
 
@@ -99,6 +100,7 @@ class Patience {
 }  // namespace
 
 Submitting::Submitting(CUstream stream) : stream_(stream) {
+    program::note_use_beside_moves(stream);
     std::atomic<std::uint32_t>& here = turns[place_of(stream)].submitting;
     here.fetch_add(1);
     if (all_in_pieces.load() == 0) [[likely]]

@@ -8,7 +8,8 @@
 namespace lms::session {
 
 // While it lives, the thread submits to `stream`. Waits for another that does so in pieces, as long as it
-// gets further.
+// gets further. Who waits for all work is told of what goes to the thread's own stream, which no other thread
+// can ask.
 class Submitting {
   public:
     explicit Submitting(CUstream stream);

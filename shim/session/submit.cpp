@@ -21,7 +21,6 @@ CUcontext context_of(CUstream stream) {
 ResidencyGuard::ResidencyGuard(const WorkingSet& reach) : ResidencyGuard(reach.stream) {
     const device::Together together;
     take_up_requests();
-    program::note_use_beside_moves(reach.stream);
     held_.reserve(sessions().size());
     const CUcontext context = sessions().size() > 1 ? context_of(reach.stream) : nullptr;
     for (Session* session : sessions()) {

@@ -278,8 +278,11 @@ TEST_CASE("blocks: what lay free all the time is told apart from what was used m
     CHECK(pool.take_idle_bytes() == 3);
     block(1);
     CHECK(pool.take_idle_bytes() == 5);
+    CHECK(pool.take_for_driver(1, true).size() == 1);  // of 1, 2 and 3
     pool.take_for_driver(3);
-    CHECK(pool.take_idle_bytes() == 3);
+    CHECK(pool.take_idle_bytes() == 2);
+    CHECK(pool.take_for_driver(1, true).empty());
+    CHECK(pool.take_for_driver(3, true).size() == 1);
 }
 
 TEST_CASE("budget: what no buffer has needed goes back to the driver, and what was promised stays") {
