@@ -7,7 +7,8 @@
 // - The token of an allocation is its size. That of work tells the chunks it names, in any order: by
 //   themselves those that have lived long, by size those that the next iteration will have anew.
 // - What chunks have in common from one iteration to the next is their role. A chunk that is added where one
-//   was added in the past, of an allocation of that size, takes that one's role, if it is free.
+//   was added in the past, of an allocation of that size, takes that one's role, if it is free. Of an
+//   allocation that has more chunks than that one had, the rest do as its first.
 // - What a step makes for itself may be of another size, or lie elsewhere, each time. Then no work that names
 //   it is foretold, and rougher tokens are followed: allocations are alike, and of a piece of work counts the
 //   oldest chunk alone that has rested since it was last named. Such a chunk is called a weight.
@@ -59,7 +60,8 @@ class Repetition {
             role = uses_[(event(then).first + event(now()).count) % kUses];
         if (role == kNoRole || roles_[role].chunk != LMS_NO_CHUNK) role = new_role();
         roles_[role].chunk = chunk;
-        chunks_[chunk] = {role, works_, bytes};
+        if (first || first_role_ == kNoRole) first_role_ = role;
+        chunks_[chunk] = {role, first_role_, works_, bytes};
         if (told) name(role);
     }
 
@@ -146,15 +148,18 @@ class Repetition {
     static constexpr double kSettled = 0.98;
     // The weights' track is kept while the other is trusted less. Works that a chunk has rested for that
     // counts as a weight. By how much more the weights' track must be trusted to be followed, and the other
-    // to be again.
+    // to be again; where the other sees less far, it is the other that must be trusted more.
     static constexpr double kSure = 0.9;
     static constexpr Works kRest = 8;
     static constexpr double kBetter = 0.2, kBack = -0.05;
+    static constexpr Position kFarther = 2;  // times as far as the other it sees, which is then followed
     static constexpr std::uint32_t kNoRole = ~std::uint32_t{0};
     static constexpr std::uint64_t kAdded = 0x9E3779B97F4A7C15, kWork = 0xD1B54A32D192ED03;
 
     struct Chunk {
         std::uint32_t role = kNoRole;
+        // Its allocation's first chunk's, whose future it has where its role has no past.
+        std::uint32_t like = kNoRole;
         Works born = 0;
         std::uint64_t bytes = 0;
         Works used = 0;
@@ -174,7 +179,9 @@ class Repetition {
     Position next_of(std::uint32_t chunk, std::vector<Position> Role::*what) const {
         const std::uint32_t role = role_of(chunk);
         if (role == kNoRole || place() == 0) return kNever;
-        const std::vector<Position>& events = roles_[role].*what;
+        const std::vector<Position>& uses = roles_[role].uses;
+        const bool has_past = !uses.empty() && uses.front() <= place();
+        const std::vector<Position>& events = roles_[has_past ? role : chunks_[chunk].like].*what;
         const auto next = std::upper_bound(events.begin(), events.end(), place());
         return next == events.end() ? kNever : *next;
     }
@@ -197,10 +204,16 @@ class Repetition {
         return chunk < chunks_.size() && is_aged(chunks_[chunk]) && works_ - chunks_[chunk].used > kRest;
     }
     const Track& followed() const { return by_rough_ ? rough_ : all_; }
+    // Layers of a step may be so alike that all tokens are found in the layer before: what is foretold there
+    // ends in that layer, and does not tell what is needed last.
+    bool sees_less() const {
+        return rough_.place() != 0 && kFarther * (now() - all_.place()) < now() - rough_.place();
+    }
     void choose_track() {
         const Track& other = by_rough_ ? all_ : rough_;
         const double more = other.trust() - followed().trust();
-        const bool stays = other.place() == 0 || more < (by_rough_ ? kBack : kBetter);
+        const double enough = by_rough_ ? (sees_less() ? kBetter : kBack) : (sees_less() ? 0 : kBetter);
+        const bool stays = other.place() == 0 || more < enough;
         if (stays && (varies_ || !by_rough_)) return;
         changes_ += followed().jumps() + 1;
         by_rough_ = !by_rough_;
@@ -301,7 +314,8 @@ class Repetition {
     bool varies_ = false;        // the second is kept
     bool by_rough_ = false;      // and followed
     std::uint64_t changes_ = 0;  // of the track that is followed
-    Works works_ = 0;            // so far
+    std::uint32_t first_role_ = kNoRole;  // of the first chunk of the latest allocation
+    Works works_ = 0;                     // so far
     Works age_ = kLeastAge, age_since_ = 0;
     Works true_since_ = 0;    // of those since then, foretold
     Works longest_life_ = 0;  // of the chunks that were known by themselves and removed since then; 0: none

@@ -83,25 +83,66 @@ TEST_CASE("repetition: buffers of many chunks that a step makes and frees are fo
 }
 
 TEST_CASE("repetition: what a step makes is foretold where it is of another size each time") {
-    constexpr std::uint32_t kLayers = 30;
+    constexpr std::uint32_t kLayers = 30, kChunk = 4096;
     Repetition repetition;
     std::mt19937 random(1);
     for (std::uint32_t layer = 0; layer < kLayers; ++layer) repetition.added(layer, 1 << 20, 1 << 20, true);
     int foretold = 0, all = 0;
     for (int round = 0; round < 40; ++round) {
         const std::uint64_t bytes = 4096 + random() % 100'000;
+        // Of one to 25 chunks.
+        const auto chunks = static_cast<std::uint32_t>((bytes + kChunk - 1) / kChunk);
+        const auto named = [&](std::uint32_t layer) {
+            std::vector<std::uint32_t> ids = {layer};
+            for (std::uint32_t i = 0; i < chunks; ++i) ids.push_back(kLayers * (1 + i) + layer);
+            return ids;
+        };
         for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
-            repetition.added(kLayers + layer, bytes, bytes, true);
-            repetition.work(std::array{layer, kLayers + layer});
+            for (std::uint32_t i = 0; i < chunks; ++i)
+                repetition.added(named(layer)[1 + i], kChunk, bytes, i == 0);
+            repetition.work(named(layer));
         }
         for (std::uint32_t layer = kLayers; layer-- > 0;) {
             all += round >= 20;
-            foretold += round >= 20 && repetition.next_use(kLayers + layer) == repetition.place() + 1;
-            repetition.work(std::array{layer, kLayers + layer});
-            repetition.removed(kLayers + layer);
+            foretold += round >= 20 && std::ranges::all_of(named(layer), [&](std::uint32_t id) {
+                            return repetition.next_use(id) == repetition.place() + 1;
+                        });
+            repetition.work(named(layer));
+            for (const std::uint32_t id : named(layer)) {
+                if (id >= kLayers) repetition.removed(id);
+            }
         }
     }
     CHECK(foretold > all * 9 / 10);
+}
+
+TEST_CASE("repetition: layers that are alike are compared with the last step, not with the last layer") {
+    // A tenth of all work names something else besides.
+    constexpr std::uint32_t kLayers = 40, kWeights = 8, kOutputs = 10;
+    Repetition repetition;
+    std::mt19937 random(1);
+    for (std::uint32_t i = 0; i < kOutputs; ++i) repetition.added(i, 1 << 20, 1 << 20, true);
+    const auto work = [&](std::uint32_t layer, std::uint32_t to) {
+        std::vector<std::uint32_t> named = {kOutputs + layer, kOutputs + to};
+        if (layer % (kLayers / kWeights) == 0) named.push_back(layer / (kLayers / kWeights));
+        if (random() % 10 == 0) named.push_back(kWeights + random() % (kOutputs - kWeights));
+        repetition.work(named);
+    };
+    int far = 0, all = 0;
+    for (int round = 0; round < 40; ++round) {
+        const std::uint64_t bytes = 4096 + random() % 100'000;
+        for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
+            repetition.added(kOutputs + layer, bytes, bytes, true);
+            work(layer, layer == 0 ? 0 : layer - 1);
+            all += round >= 20;
+            far += round >= 20 && repetition.trusted(0.5) && repetition.lag() > 2 * kLayers;
+        }
+        for (std::uint32_t layer = kLayers; layer-- > 0;) {
+            work(layer, layer);
+            repetition.removed(kOutputs + layer);
+        }
+    }
+    CHECK(far > all * 9 / 10);
 }
 
 TEST_CASE("repetition: how long what a step makes lives is found within a few steps") {
