@@ -174,9 +174,9 @@ class NextUse {
         return growth_.before(at, repetition_.bytes_in_use(repetition_.place()));
     }
 
-    // What goes in place of `last`, which is needed at `at`: a chunk that is given back before, for nothing
-    // brings that in again. But where the program then takes more than until there, `last` must leave all the
-    // same, and to copy what is given back is for nothing. So it is where that is soon.
+    // What goes in place of `last`, which is needed at `at`: a chunk that is given back before, because it
+    // will not have to come in again. It stays if the program has more in use after that than before, so that
+    // `last` must leave all the same, and if it is given back soon: its copy out would be wasted.
     std::uint32_t instead_of(Position at, std::uint32_t last, const lms_policy_request& request) {
         if (ending_.empty()) return last;
         growth_.look(repetition_);

@@ -43,8 +43,9 @@ struct Context {
 };
 using Contexts = Handles<CUcontext, Context>;
 
-// While it lives, a context that another thread may destroy, and what is in it, can be asked about. False
-// while that thread is about it, who may leave it and its work as they are: so long that may take.
+// While it lives, a context that another thread may destroy, and what is in it, can be asked about. False if
+// another thread's call that may destroy it is not over after `patience`; it may leave it and its work as
+// they are.
 struct ContextUse : Contexts::Use {
     explicit ContextUse(CUcontext context, std::chrono::nanoseconds patience = {});
 };

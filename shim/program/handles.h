@@ -104,7 +104,8 @@ class Handles {
     std::unordered_map<Handle, EntryPtr> entries_ LMS_GUARDED_BY(mutex);
 };
 
-// While it lives the handle can be given to the driver; false if it is unknown or, after so long, retired.
+// While it lives the handle can be given to the driver; false if it is unknown, or retired still after
+// `patience`.
 template <typename Handle, typename Value>
 class Handles<Handle, Value>::Use {
   public:

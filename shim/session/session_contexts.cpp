@@ -18,10 +18,16 @@ namespace lms::session {
 
 namespace {
 
-// Host memory that no context takes with it; none: the host has no more.
+// Host memory for a chunk that no context takes with it; none, with a line that says so: the host has no
+// more.
 std::optional<Block> unpinned_block(std::uint64_t bytes) {
     void* const memory = std::malloc(bytes);
-    if (!memory) return std::nullopt;
+    if (!memory) {
+        log::error(
+            "no host memory: {} bytes of managed memory may be lost with the context that was destroyed",
+            bytes);
+        return std::nullopt;
+    }
     return Block{.place = engine::Place::Host,
                  .pinned = true,
                  .unpinned = true,
@@ -92,13 +98,7 @@ void keep_unpinned(executor::Core& core) LMS_LOCKED {
             const Block host = core.backing[chunk].host;
             if (each.state != engine::State::OnHost || host.unpinned) continue;
             const auto apart = unpinned_block(each.bytes);
-            if (!apart) {
-                log::error(
-                    "no host memory: {} bytes of managed memory may be lost with the context that was "
-                    "destroyed",
-                    each.bytes);
-                continue;
-            }
+            if (!apart) continue;
             std::memcpy(reinterpret_cast<void*>(apart->alias), reinterpret_cast<const void*>(host.alias),
                         each.bytes);
             core.engine.replace_host(chunk, *apart);
