@@ -64,7 +64,8 @@ void add_run_options(CLI::App& command, RunOptions& options) {
     command
         .add_option("--summary", options.summary, "What is said at the end: text, json or off; default: text")
         ->type_name("HOW");
-    command.add_flag("--sim", options.simulated, "Run on the simulated GPU");
+    command.add_flag("--sim", options.simulated,
+                     "Run on the simulated GPU; --limit 50% is then a share of what the program takes");
     command.add_option("--sim-memory", options.simulated_memory, "Memory of the simulated GPU")
         ->type_name("SIZE")
         ->needs("--sim");
