@@ -75,10 +75,10 @@ Layout look(CUfunction function) {
     Layout layout;
     layout.name = name_of(function);
     layout.owners = owners_of(function);
-    if (settings().safety == Safety::Opaque)
-        layout.addresses = loaded_code().addresses_of(layout.owners, layout.name);
-    if (settings().asks_what_is_written() && layout.addresses == code::Addresses::Complete)
-        layout.written = loaded_code().written_by(layout.owners, layout.name);
+    code::KernelCode told{.addresses = code::Addresses::Complete};
+    if (settings().safety == Safety::Opaque) told = loaded_code().code_of(layout.owners, layout.name);
+    layout.addresses = told.addresses;
+    if (settings().asks_what_is_written()) layout.written = told.written;
     if (driver_tells_layouts()) {
         layout.known = ask_driver(function, layout.parameters);
     } else if (auto parameters = loaded_code().layout_of(layout.owners, layout.name)) {
@@ -86,9 +86,8 @@ Layout look(CUfunction function) {
         layout.parameters = std::move(*parameters);
     }
     if (settings().safety == Safety::Opaque && layout.addresses == code::Addresses::Complete) {
-        layout.accesses = place(loaded_code().accesses_of(layout.owners, layout.name), layout.parameters);
-        layout.bounds =
-            LaunchBounds::of(loaded_code().bounds_of(layout.owners, layout.name), layout.parameters);
+        layout.accesses = place(told.accesses, layout.parameters);
+        layout.bounds = LaunchBounds::of(told.bounds, layout.parameters);
     }
     std::size_t words = 0;
     for (const code::Parameter& each : layout.parameters) words += (each.bytes + 7) / 8;

@@ -52,49 +52,26 @@ const std::vector<Parameter>* CodeImage::layout_of(const std::string& kernel) {
     return it != layouts_.end() && it->second ? &*it->second : nullptr;
 }
 
-Addresses CodeImage::addresses_of(const std::string& kernel) {
+KernelCode CodeImage::kernel(const std::string& name) {
     look();
-    Addresses result = Addresses::Unknown;
-    bool does_something = false;
+    KernelCode kernel;
+    ParameterWords written;
     for (const auto& module : modules_) {
-        const PtxModule::Answer answer = module->addresses_of(kernel);
-        if (answer == PtxModule::Answer::Incomplete) return Addresses::Incomplete;
-        if (answer == PtxModule::Answer::Complete) result = Addresses::Complete;
-        does_something |= answer == PtxModule::Answer::Complete && !module->written_by(kernel).none();
+        const PtxModule::Answer answer = module->addresses_of(name);
+        if (answer == PtxModule::Answer::Absent) continue;
+        if (answer == PtxModule::Answer::Incomplete) return {.addresses = Addresses::Incomplete};
+        kernel.addresses = Addresses::Complete;
+        written.add(module->written_by(name));
+        for (KernelAccess access : module->accesses_of(name)) {
+            access.written |= !tells_writes_;
+            kernel.accesses.push_back(std::move(access));
+        }
+        if (tells_writes_) kernel.bounds.push_back(module->bounds_of(name));
     }
     // One that does nothing stands in for native code that is compiled from something else.
-    return does_something || tells_writes_ ? result : Addresses::Unknown;
-}
-
-ParameterWords CodeImage::written_by(const std::string& kernel) {
-    look();
-    if (!tells_writes_) return ParameterWords::all();
-    ParameterWords written;
-    for (const auto& module : modules_) written.add(module->written_by(kernel));
-    return written.none() ? ParameterWords::all() : written;
-}
-
-std::vector<std::shared_ptr<const PtxBounds>> CodeImage::bounds_of(const std::string& kernel) {
-    std::vector<std::shared_ptr<const PtxBounds>> bounds;
-    look();
-    if (!tells_writes_) return bounds;
-    for (const auto& module : modules_) {
-        if (module->addresses_of(kernel) != PtxModule::Answer::Absent)
-            bounds.push_back(module->bounds_of(kernel));
-    }
-    return bounds;
-}
-
-std::vector<KernelAccess> CodeImage::accesses_of(const std::string& kernel) {
-    look();
-    std::vector<KernelAccess> accesses;
-    for (const auto& module : modules_) {
-        for (KernelAccess access : module->accesses_of(kernel)) {
-            access.written |= !tells_writes_;
-            accesses.push_back(std::move(access));
-        }
-    }
-    return accesses;
+    if (written.none() && !tells_writes_) kernel.addresses = Addresses::Unknown;
+    if (!written.none() && tells_writes_) kernel.written = written;
+    return kernel;
 }
 
 }  // namespace lms::code

@@ -24,6 +24,19 @@ enum class Addresses {
     Unknown,     // there is no PTX to see
 };
 
+// What a kernel's code tells of the memory that it uses
+struct KernelCode {
+    Addresses addresses = Addresses::Unknown;
+    // The rest is of kernels whose addresses are Complete.
+    // The words of its parameters that its writes may go to. All where it seems to write nothing: what does
+    // nothing may stand in for code that is compiled for other GPUs.
+    ParameterWords written = ParameterWords::all();
+    std::vector<KernelAccess> accesses;  // how it comes by the addresses that it uses
+    // Where these lie, by each code that may run: null for one that does not show it. None where native code
+    // is compiled from something else.
+    std::vector<std::shared_ptr<const PtxBounds>> bounds;
+};
+
 class CodeImage {
   public:
     // What it will be asked for.
@@ -42,16 +55,7 @@ class CodeImage {
     // Null where the code does not tell, or where the image has several codes that differ: which of them runs
     // only the driver knows.
     const std::vector<Parameter>* layout_of(const std::string& kernel);
-    Addresses addresses_of(const std::string& kernel);
-    // The words of its parameters that its writes may go to; of a kernel whose addresses are Complete. All
-    // where it seems to write nothing: what does nothing may stand in for code that is compiled for other
-    // GPUs.
-    ParameterWords written_by(const std::string& kernel);
-    // How such a kernel comes by the addresses that it uses.
-    std::vector<KernelAccess> accesses_of(const std::string& kernel);
-    // Where these lie, by each code that may run: null for one that does not show it. None where native code
-    // is compiled from something else.
-    std::vector<std::shared_ptr<const PtxBounds>> bounds_of(const std::string& kernel);
+    KernelCode kernel(const std::string& name);
 
   private:
     void look();

@@ -110,43 +110,21 @@ std::optional<std::vector<Parameter>> LoadedCode::layout_of(std::span<const Hand
     return only ? std::optional(*only) : std::nullopt;
 }
 
-Addresses LoadedCode::addresses_of(std::span<const Handle> owners, const std::string& name) {
-    if (is_communication(name)) return Addresses::Incomplete;
+KernelCode LoadedCode::code_of(std::span<const Handle> owners, const std::string& name) {
+    if (is_communication(name)) return {.addresses = Addresses::Incomplete};
     const util::Lock lock(mutex_);
-    if (CodeImage* image = image_of(owners)) return image->addresses_of(name);
-    Addresses result = Addresses::Unknown;
+    if (CodeImage* const image = image_of(owners)) return image->kernel(name);
+    KernelCode any;
     for (auto& [handle, code] : code_) {
-        const Addresses answer = code.image.addresses_of(name);
-        if (answer == Addresses::Incomplete) return answer;
-        if (answer == Addresses::Complete) result = answer;
-    }
-    return result;
-}
-
-ParameterWords LoadedCode::written_by(std::span<const Handle> owners, const std::string& name) {
-    const util::Lock lock(mutex_);
-    CodeImage* const image = image_of(owners);
-    return image ? image->written_by(name) : ParameterWords::all();
-}
-
-std::vector<std::shared_ptr<const PtxBounds>> LoadedCode::bounds_of(std::span<const Handle> owners,
-                                                                    const std::string& name) {
-    const util::Lock lock(mutex_);
-    CodeImage* const image = image_of(owners);
-    return image ? image->bounds_of(name) : std::vector<std::shared_ptr<const PtxBounds>>();
-}
-
-std::vector<KernelAccess> LoadedCode::accesses_of(std::span<const Handle> owners, const std::string& name) {
-    const util::Lock lock(mutex_);
-    std::vector<KernelAccess> accesses;
-    if (CodeImage* const image = image_of(owners)) return image->accesses_of(name);
-    for (auto& [handle, code] : code_) {
-        for (KernelAccess& access : code.image.accesses_of(name)) {
+        KernelCode one = code.image.kernel(name);
+        if (one.addresses == Addresses::Incomplete) return one;
+        if (one.addresses == Addresses::Complete) any.addresses = one.addresses;
+        for (KernelAccess& access : one.accesses) {
             access.written = true;
-            accesses.push_back(std::move(access));
+            any.accesses.push_back(std::move(access));
         }
     }
-    return accesses;
+    return any;
 }
 
 }  // namespace lms::code

@@ -48,13 +48,8 @@ class LoadedCode {
     // Of the kernel `name` of a module or library (`owners`, as far as they are known; else of all that are
     // loaded). No layout where no code tells, or two differ.
     std::optional<std::vector<Parameter>> layout_of(std::span<const Handle> owners, const std::string& name);
-    Addresses addresses_of(std::span<const Handle> owners, const std::string& name);
-    // All words where the owners are not known: another kernel may have the name.
-    ParameterWords written_by(std::span<const Handle> owners, const std::string& name);
-    std::vector<KernelAccess> accesses_of(std::span<const Handle> owners, const std::string& name);
-    // None where the owners are not known.
-    std::vector<std::shared_ptr<const PtxBounds>> bounds_of(std::span<const Handle> owners,
-                                                            const std::string& name);
+    // Where the owners are not known it may be any of that name: no bounds, and all may be written.
+    KernelCode code_of(std::span<const Handle> owners, const std::string& name);
 
   private:
     struct Code {

@@ -126,7 +126,7 @@ void fat_binary(std::string_view input) {
     const unsigned gpus[] = {75, 86, 90};
     code::CodeImage code(image.data(), image.size(), {.addresses = true, .layouts = true, .gpus = gpus});
     code.layout_of("k");
-    code.addresses_of("k");
+    code.kernel("k");
 }
 
 void check_layouts(const code::CodeLayouts& layouts) {

@@ -42,7 +42,7 @@ CodeImage image_of(const std::string& text) {
 
 // What is said of kernel k of this image.
 Addresses told_by(const void* image, const char* kernel = "k") {
-    return CodeImage(image, std::nullopt, {.addresses = true}).addresses_of(kernel);
+    return CodeImage(image, std::nullopt, {.addresses = true}).kernel(kernel).addresses;
 }
 
 // Handles of what is loaded.
@@ -52,7 +52,7 @@ const void* handle(int which) {
 }
 Addresses addresses(LoadedCode& code, int owner) {
     const void* const known = handle(owner);
-    return code.addresses_of({&known, 1}, "k");
+    return code.code_of({&known, 1}, "k").addresses;
 }
 int parameters(LoadedCode& code, int owner, const char* kernel = "k") {
     const void* const known = handle(owner);
@@ -119,7 +119,7 @@ TEST_CASE("loaded code: the wrapper that nvcc leaves") {
 TEST_CASE("loaded code: files, whole and cut off") {
     const std::string path = "/tmp/lms_loaded_code_test." + std::to_string(getpid());
     const std::string whole = FatBinary().ptx(75, kHidden, Packing::Zstd).whole();
-    const auto told = [&] { return CodeImage::of_file(path.c_str(), kBoth).addresses_of("k"); };
+    const auto told = [&] { return CodeImage::of_file(path.c_str(), kBoth).kernel("k").addresses; };
     for (const std::string& bytes : {whole, kHidden, whole.substr(0, 60), whole.substr(0, 10),
                                      whole.substr(0, whole.size() - 9), std::string()}) {
         std::ofstream(path, std::ios::binary) << bytes;
@@ -204,18 +204,18 @@ TEST_CASE("loaded code: names go from a kernel to its function, and with what th
 
 TEST_CASE("loaded code: communication libraries, by name") {
     LoadedCode code;
-    CHECK(
-        code.addresses_of({}, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)") ==
-        Addresses::Incomplete);
-    CHECK(code.addresses_of({}, "_Z22nvshmemi_barrier_kernel") == Addresses::Incomplete);
-    CHECK(code.addresses_of({}, "ncc") == Addresses::Unknown);
+    const auto told = [&](const char* name) { return code.code_of({}, name).addresses; };
+    CHECK(told("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)") ==
+          Addresses::Incomplete);
+    CHECK(told("_Z22nvshmemi_barrier_kernel") == Addresses::Incomplete);
+    CHECK(told("ncc") == Addresses::Unknown);
 }
 
 TEST_CASE("code: what nvcc compiles for a GPU's own features is told from what it compiles for others") {
     const auto writes = [](unsigned gpu) {
         CodeImage image = CodeImage::of_file(UNIT_FEATURES, {.addresses = true, .gpus = {&gpu, 1}});
-        REQUIRE(image.addresses_of("choose") == Addresses::Complete);
-        const ParameterWords words = image.written_by("choose");
+        REQUIRE(image.kernel("choose").addresses == Addresses::Complete);
+        const ParameterWords words = image.kernel("choose").written;
         return std::pair(words.touch(0, 8), words.touch(8, 8));
     };
     // sm_90a beside the PTX of compute_90, sm_100f beside its own.
@@ -227,7 +227,8 @@ TEST_CASE("code: what nvcc compiles for a GPU's own features is told from what i
 TEST_CASE("code: what addresses a kernel takes is told by the PTX that runs") {
     const auto told = [](FatBinary& code, unsigned gpu) {
         return CodeImage(code.image(), std::nullopt, {.addresses = true, .gpus = {&gpu, 1}})
-            .addresses_of("k");
+            .kernel("k")
+            .addresses;
     };
     const std::string stores =
         ".version 8.4\n.target sm_75\n.address_size 64\n"
@@ -255,10 +256,10 @@ TEST_CASE("code: what a kernel writes is told by PTX that was compiled like what
         "ld.param.u64 %rd2, [b]; ld.global.u32 %r1, [%rd1]; st.global.u32 [%rd2], %r1; ret; }\n";
     const auto only_reads_a = [](FatBinary& code, std::vector<unsigned> gpus) {
         CodeImage image(code.image(), std::nullopt, {.addresses = true, .gpus = gpus});
-        CHECK(image.addresses_of("k") == Addresses::Complete);
-        CHECK(image.written_by("k").touch(8, 8));
-        CHECK(image.written_by("other") == ParameterWords::all());
-        return !image.written_by("k").touch(0, 8);
+        CHECK(image.kernel("k").addresses == Addresses::Complete);
+        CHECK(image.kernel("k").written.touch(8, 8));
+        CHECK(image.kernel("other").written == ParameterWords::all());
+        return !image.kernel("k").written.touch(0, 8);
     };
     FatBinary ptx;
     ptx.ptx(75, text);
@@ -330,6 +331,6 @@ TEST_CASE("code: what a kernel writes is told by PTX that was compiled like what
     code.loaded(handle(0), CodeImage(text.c_str(), std::nullopt, {.addresses = true}), nullptr);
     const void* const known = handle(0);
     const void* const unknown = handle(1);
-    CHECK_FALSE(code.written_by({&known, 1}, "k").touch(0, 8));
-    CHECK(code.written_by({&unknown, 1}, "k") == ParameterWords::all());
+    CHECK_FALSE(code.code_of({&known, 1}, "k").written.touch(0, 8));
+    CHECK(code.code_of({&unknown, 1}, "k").written == ParameterWords::all());
 }
