@@ -13,6 +13,7 @@
 #include "shim/session/session.h"
 #include "shim/session/working_set.h"
 #include "shim/util/mutex.h"
+#include "shim/util/past_caches.h"
 #include "shim/util/readable.h"
 
 namespace lms::access {
@@ -145,7 +146,7 @@ class Search {
         if (later_ &&
             (type_of(reinterpret_cast<Address>(from), type) != CUDA_SUCCESS || type != CU_MEMORYTYPE_HOST))
             return false;
-        std::memcpy(block, from, bytes);
+        util::read_past_caches(block, from, bytes);
         return true;
     }
 
@@ -280,14 +281,32 @@ bool may_be_tables() {
     return session::managed_bounds().end != 0 || table_registry().end.load() != 0;
 }
 
-bool is_host_memory(Address address) {
-    if (session::session_at(address)) return false;
+namespace {
+
+std::optional<Address> if_readable(Address address) {
+    return util::is_readable(address) ? std::optional(address) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Address> host_address_of(Address address) {
+    if (session::session_at(address)) return std::nullopt;
     unsigned int type = CU_MEMORYTYPE_DEVICE;
     const CUresult status = type_of(address, type);
     // Pageable memory is not known to the driver; nor is what a graph will allocate, before it is launched.
-    if (status == CUDA_ERROR_INVALID_VALUE) return util::is_readable(address);
+    if (status == CUDA_ERROR_INVALID_VALUE) return if_readable(address);
     // Any other answer does not make it the CPU's to read; of what the program maps itself not even that one.
-    return type == CU_MEMORYTYPE_HOST && (!is_reserved_by_program(address) || util::is_readable(address));
+    if (type != CU_MEMORYTYPE_HOST) return std::nullopt;
+    if (is_reserved_by_program(address)) return if_readable(address);
+    // Write-combined and registered memory may have an address for the GPU alone.
+    CUdeviceptr host = 0;
+    const CUresult told =
+        device::driver().cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, address);
+    return told == CUDA_SUCCESS ? std::optional<Address>(host) : if_readable(address);
+}
+
+bool is_host_memory(Address address) {
+    return host_address_of(address).has_value();
 }
 
 void note_upload(const StridedRegion& to, const StridedRegion& from, Effect effect) {
@@ -326,8 +345,10 @@ void note_copy(const StridedRegion& to, const StridedRegion& from, Effect effect
 
 void note_transfer(const StridedRegion& to, const StridedRegion& from, Effect effect) {
     if (!may_be_tables() || bytes_of(to) == 0) return;
-    if (is_host_memory(from.begin)) {
-        read_words(to, from, effect);
+    if (const auto host = host_address_of(from.begin)) {
+        StridedRegion readable = from;
+        readable.begin = *host;
+        read_words(to, readable, effect);
     } else {
         note_copy(to, from, effect);
     }
@@ -446,13 +467,25 @@ session::Bounds table_bounds() {
     return end == 0 ? session::Bounds{} : session::Bounds{table_registry().begin.load(), end};
 }
 
+bool names_managed(const session::WorkingSet& reach) {
+    const auto is_managed = [](Address address) { return session::session_at(address) != nullptr; };
+    return std::ranges::any_of(reach.addresses, is_managed) ||
+           std::ranges::any_of(reach.only_read, is_managed);
+}
+
+bool any_has_variables(std::span<const void* const> owners) {
+    TableRegistry& all = table_registry();
+    if (!table_variables_seen.load()) return false;
+    const util::Lock lock(all.mutex);
+    return std::ranges::any_of(
+        owners, [&](const void* owner) LMS_REQUIRES(all.mutex) { return all.variables.contains(owner); });
+}
+
 void follow_tables(session::WorkingSet& reach) {
     TableRegistry& all = table_registry();
     if (!any_tables()) return;
     const util::Lock lock(all.mutex);
-    const auto is_managed = [](Address address) { return session::session_at(address) != nullptr; };
-    const bool names_memory =
-        std::ranges::any_of(reach.addresses, is_managed) || std::ranges::any_of(reach.only_read, is_managed);
+    const bool names_memory = names_managed(reach);
     for (const void* owner : reach.owners) {
         const auto [first, last] = all.variables.equal_range(owner);
         for (auto it = first; it != last; ++it) {

@@ -41,7 +41,9 @@ inline bool any_tables() {
 // managed memory may come yet.
 bool may_be_tables();
 
-// Whether that is the host's memory by what the driver says, and the host's to read.
+// Where the CPU reads host memory that the program names so; none: it is not the host's by what the driver
+// says, or not the CPU's to read.
+std::optional<engine::Address> host_address_of(engine::Address address);
 bool is_host_memory(engine::Address address);
 
 // Addresses are unified: what the program calls the host's may be the GPU's, and page-locked memory the other
@@ -96,6 +98,10 @@ void region_stays(const KnownRegion& region);
 // Arguments in this range may be tables although they are not managed.
 session::Bounds table_bounds();
 
+// Whether managed memory is among its addresses.
+bool names_managed(const session::WorkingSet& reach);
+// Whether one of these modules and libraries has variables that may be tables.
+bool any_has_variables(std::span<const void* const> owners);
 // Adds to `reach` what it reaches through tables: through those at its addresses, and through the variables
 // of its owners.
 void follow_tables(session::WorkingSet& reach);

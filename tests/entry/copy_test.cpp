@@ -349,3 +349,24 @@ BODY(sets_past_the_end_while_a_trace_is_written) {
 TEST_CASE("copies: what goes past the end of a buffer changes nothing, though a trace is written") {
     run_both("sets_past_the_end_while_a_trace_is_written", Driver::Simulated, {{"LMS_TRACE", "/dev/null"}});
 }
+
+// The GPU's address of it is none that the CPU can read.
+FAMILY_TEST("copies: from write-combined host memory by either of its addresses") {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1);
+    void* host = nullptr;
+    OK(cuMemHostAlloc, &host, kBuffer, CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED);
+    CUdeviceptr device = 0;
+    OK(cuMemHostGetDevicePointer_v2, &device, host, 0);
+    std::uint32_t seed = 2;
+    for (const CUdeviceptr from : {device, reinterpret_cast<CUdeviceptr>(host)}) {
+        std::memcpy(host, pattern(kBuffer, seed).data(), kBuffer);
+        OK(cuMemcpy, a.at(), from, kBuffer);
+        EXPECT(a.holds(seed++));
+        std::memcpy(host, pattern(kBuffer, seed).data(), kBuffer);
+        OK(cuMemcpyDtoD_v2, a.at(), from, kBuffer);
+        OK(cuCtxSynchronize);
+        EXPECT(a.holds(seed++));
+    }
+    OK(cuMemFreeHost, host);
+}

@@ -39,6 +39,35 @@ SIM_TEST("host memory: pinned memory is the same bytes for CPU and GPU", {}) {
     FAILS(CUDA_ERROR_INVALID_VALUE, cuMemFreeHost, host);
 }
 
+SIM_TEST("host memory: what is write-combined has an address of the host's and one of the GPU's", {}) {
+    const Gpu gpu;
+    std::uint8_t* host = nullptr;
+    OK(cuMemHostAlloc, reinterpret_cast<void**>(&host), 10000,
+       CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED);
+    CUdeviceptr device = 0, copy = 0, told = 0;
+    OK(cuMemHostGetDevicePointer, &device, host, 0);
+    EXPECT(device != reinterpret_cast<CUdeviceptr>(host));
+    for (const CUdeviceptr from : {device, reinterpret_cast<CUdeviceptr>(host)}) {
+        OK(cuPointerGetAttribute, &told, CU_POINTER_ATTRIBUTE_HOST_POINTER, from + 5);
+        EXPECT(told == reinterpret_cast<CUdeviceptr>(host) + 5);
+        OK(cuPointerGetAttribute, &told, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, from + 5);
+        EXPECT(told == device + 5);
+    }
+    OK(cuMemAlloc, &copy, 10000);
+    const auto data = pattern(10000, 1);
+    std::memcpy(host, data.data(), data.size());
+    for (const CUdeviceptr from : {device, reinterpret_cast<CUdeviceptr>(host)}) {
+        OK(cuMemsetD8, copy, 0, 10000);
+        OK(cuMemcpy, copy, from, 10000);
+        EXPECT(read_back(copy, 10000) == data);
+    }
+    OK(cuMemsetD8, device, 7, 10000);
+    EXPECT(host[9999] == 7);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuMemFreeHost, reinterpret_cast<void*>(device));
+    OK(cuMemFreeHost, host);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute, &told, CU_POINTER_ATTRIBUTE_HOST_POINTER, device);
+}
+
 // True if all went well: a failure must not be thrown out of a thread.
 bool take_and_give_back(CUcontext context) {
     bool good = CU(cuCtxSetCurrent)(context) == CUDA_SUCCESS;

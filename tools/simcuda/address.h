@@ -22,6 +22,10 @@ inline constexpr std::uint64_t kSideBit = 0x4000'0000'0000;
 inline constexpr DeviceAddress kDeviceWindowBegin = 0x6500'0000'0000;
 inline constexpr DeviceAddress kDeviceWindowEnd = 0x7000'0000'0000;
 
+inline constexpr bool in_device_window(std::uint64_t address) {
+    return address >= kDeviceWindowBegin && address < kDeviceWindowEnd;
+}
+
 // From device addresses to the host's and back.
 inline constexpr std::uint64_t other_side(std::uint64_t address) {
     return address ^ kSideBit;

@@ -19,10 +19,6 @@ namespace {
 // A synchronous copy of at most this many pageable bytes returns once they are staged.
 constexpr std::uint64_t kStagedAtOnce = 1 << 20;
 
-bool in_device_window(std::uint64_t address) {
-    return address >= kDeviceWindowBegin && address < kDeviceWindowEnd;
-}
-
 bool on_device(const CopyEnd& end) {
     return end.place == Place::Device;
 }
@@ -126,8 +122,11 @@ std::uint64_t pitched_span(std::uint64_t width, unsigned element_bytes, std::uin
 CopyEnd device_end(const Context& context, CUdeviceptr address, std::uint64_t span) {
     bool host = false;
     bool device = false;
+    bool as_host = false;  // by the host's own address
     const bool covered = memory_map().covers(address, span, [&](const Region& region) {
         (region.on_host() ? host : device) = true;
+        as_host |=
+            region.host_address() != region.device_address() && region.address == region.host_address();
         return region.accessible(context.device());
     });
     // What a graph allocates has its address before it is there.
@@ -136,7 +135,7 @@ CopyEnd device_end(const Context& context, CUdeviceptr address, std::uint64_t sp
     require(!is(Perverse::HostCopiesFail) || memory_map().find(address)->kind != Region::Kind::Mapping,
             CUDA_ERROR_INVALID_VALUE);
     require(!is(Perverse::MixedCopiesFail) || !device, CUDA_ERROR_INVALID_VALUE);
-    return {Place::Pinned, reinterpret_cast<std::uint64_t>(to_host(address))};
+    return {Place::Pinned, as_host ? address : other_side(address)};
 }
 
 CopyEnd host_end(const Context& context, const void* pointer, std::uint64_t span) {

@@ -99,11 +99,6 @@ bool all_readable(std::uint64_t address, std::uint64_t bytes) {
     return true;
 }
 
-// Removes a mapping on the kernels' side, where nothing else lies.
-void unmap_alias(std::uint64_t address, std::uint64_t bytes) {
-    ::munmap(to_host(address), bytes);
-}
-
 void drop(std::uint64_t address) {
     auto run = runs().find(address);
     if (--run->second.uses != 0) return;
@@ -137,6 +132,10 @@ void add(const Piece& piece) {
 }
 
 }  // namespace
+
+void unmap_alias(std::uint64_t address, std::uint64_t bytes) {
+    ::munmap(to_host(address), bytes);
+}
 
 std::uint64_t map_anywhere(const Physical& physical) {
     void* at =

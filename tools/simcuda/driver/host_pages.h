@@ -11,6 +11,8 @@ namespace simcuda::driver {
 // Maps the memory at a host address the system picks, and on the kernels' side. Throws Failure with
 // CUDA_ERROR_OUT_OF_MEMORY.
 std::uint64_t map_anywhere(const Physical& physical);
+// Those on the kernels' side alone, where nothing else lies.
+void unmap_alias(std::uint64_t address, std::uint64_t bytes);
 void unmap_both(std::uint64_t address, std::uint64_t bytes);
 
 // Replaces the pages of ordinary memory that [address, address + bytes) touches by shared ones with the same

@@ -86,6 +86,14 @@ bool Region::on_host() const {
     return false;
 }
 
+std::uint64_t Region::host_address() const {
+    return twin != 0 && in_device_window(address) ? twin : address;
+}
+
+std::uint64_t Region::device_address() const {
+    return twin != 0 && !in_device_window(address) ? twin : address;
+}
+
 bool Region::accessible(const Device& by) const {
     if (kind != Kind::Mapping) return true;
     return device_access[static_cast<std::size_t>(by.ordinal)] != CU_MEM_ACCESS_FLAGS_PROT_NONE;
@@ -188,6 +196,26 @@ void spend_pinning(std::uint64_t bytes) {
         spend_ns(static_cast<std::uint64_t>(static_cast<double>(bytes) / gbps));
 }
 
+namespace {
+
+// Moves what kernels reach from the host's address to one of the device's.
+void give_twin(Region& region) {
+    const std::uint64_t bytes = region.physical->bytes();
+    const DeviceAddress address = address_space().reserve(bytes, kPage);
+    if (address == 0 || !region.physical->map(other_side(address), PROT_READ | PROT_WRITE)) {
+        if (address != 0) address_space().release(address, bytes);
+        unmap_both(region.address, bytes);
+        throw Failure{CUDA_ERROR_OUT_OF_MEMORY};
+    }
+    unmap_alias(region.address, bytes);
+    auto twin = std::make_shared<Region>(region);
+    twin->address = region.twin = address;
+    twin->twin = region.address;
+    memory_map().insert(twin);
+}
+
+}  // namespace
+
 RegionPtr allocate_host(Context& context, std::uint64_t bytes, unsigned flags, Region::Kind kind) {
     const auto region = new_region(kind, bytes, context.device(), context);
     region->flags = flags;
@@ -195,6 +223,7 @@ RegionPtr allocate_host(Context& context, std::uint64_t bytes, unsigned flags, R
     require(region->physical != nullptr, CUDA_ERROR_OUT_OF_MEMORY);
     if (kind == Region::Kind::Pinned) spend_pinning(bytes);
     region->address = map_anywhere(*region->physical);
+    if ((flags & CU_MEMHOSTALLOC_WRITECOMBINED) != 0) give_twin(*region);
     memory_map().insert(region);
     return region;
 }
@@ -234,7 +263,12 @@ void dispose(const Region& region) {
             forget_hints(region.address, region.bytes);
             [[fallthrough]];
         case Region::Kind::Pinned:
-            unmap_both(region.address, region.physical->bytes());
+            if (in_device_window(region.address)) {
+                make_inaccessible(other_side(region.address), region.physical->bytes());
+                address_space().release(region.address, region.physical->bytes());
+            } else {
+                unmap_both(region.address, region.physical->bytes());
+            }
             break;
         case Region::Kind::Registered:
             unshare_pages(region.address, region.bytes);

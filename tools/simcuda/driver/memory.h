@@ -48,6 +48,9 @@ struct Region {
     std::uint64_t buffer_id = 0;     // unique per process
     unsigned flags = 0;              // of the call that made it
     bool sync_memops = false;        // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
+    // Write-combined host memory has two addresses (cuda.h, "Disjoint Addressing"), and a region at each.
+    // This is the other one; 0 where there is none.
+    std::uint64_t twin = 0;
     std::shared_ptr<Physical> physical;
     std::shared_ptr<MemoryPool> pool;                               // Async, but not of graphs
     std::shared_ptr<GraphMemory> graph_memory;                      // Async, of graphs
@@ -56,7 +59,9 @@ struct Region {
     CUmemAccess_flags host_access = CU_MEM_ACCESS_FLAGS_PROT_NONE;  // Mapping
 
     std::uint64_t end() const { return address + bytes; }
-    bool on_host() const;                     // where the bytes are
+    bool on_host() const;                // where the bytes are
+    std::uint64_t host_address() const;  // of the same bytes
+    std::uint64_t device_address() const;
     bool accessible(const Device& by) const;  // for copies and kernels of that device
 };
 using RegionPtr = std::shared_ptr<const Region>;

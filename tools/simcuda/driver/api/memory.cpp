@@ -30,14 +30,15 @@ CUresult free_device(CUdeviceptr address) {
         violation("cuMemFree of something that is not the start of an allocation");
         return CUDA_ERROR_INVALID_VALUE;
     }
+    // Of a pool's memory the program has seen to that.
+    if (region->kind == Region::Kind::Async && region->graph_memory == nullptr)
+        return free_to_pool(*region) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     finish_work_on(*region);
     if (region->graph_memory != nullptr) {
         require(region->graph_memory->set_outstanding(false), CUDA_ERROR_INVALID_VALUE);
         region->graph_memory->end_use();
         return CUDA_SUCCESS;
     }
-    if (region->kind == Region::Kind::Async)
-        return free_to_pool(*region) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     if (memory_map().remove(address) == nullptr)
         return CUDA_ERROR_INVALID_VALUE;  // freed by another thread just now
     dispose(*region);
@@ -125,8 +126,10 @@ SIMCUDA_API cuMemFreeHost(void* pointer) {
         const RegionPtr region = page_locked(pointer);
         require(region->kind == Region::Kind::Pinned, CUDA_ERROR_INVALID_VALUE);
         require(region->address == reinterpret_cast<std::uint64_t>(pointer), CUDA_ERROR_INVALID_VALUE);
+        require(!in_device_window(region->address), CUDA_ERROR_INVALID_VALUE);
         finish_work_on(*region);
         require(memory_map().remove(region->address) != nullptr, CUDA_ERROR_INVALID_VALUE);
+        if (region->twin != 0) dispose(*memory_map().remove(region->twin));
         dispose(*region);
         return CUDA_SUCCESS;
     });
@@ -155,8 +158,8 @@ SIMCUDA_API cuMemHostUnregister(void* pointer) {
 SIMCUDA_API cuMemHostGetDevicePointer_v2(CUdeviceptr* address, void* pointer, unsigned flags) {
     return call(Entry::cuMemHostGetDevicePointer_v2, [&](Context&) {
         require(address != nullptr && flags == 0, CUDA_ERROR_INVALID_VALUE);
-        page_locked(pointer);
-        *address = reinterpret_cast<CUdeviceptr>(pointer);  // unified addressing: one pointer for both
+        const RegionPtr region = page_locked(pointer);
+        *address = reinterpret_cast<CUdeviceptr>(pointer) - region->address + region->device_address();
         return CUDA_SUCCESS;
     });
 }

@@ -60,10 +60,10 @@ void answer(const Region& region, CUpointer_attribute attribute, CUdeviceptr poi
             return give<unsigned>(out, region.on_host() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
         case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
             require(region.accessible(current_device()), CUDA_ERROR_INVALID_VALUE);
-            return give(out, pointer);
+            return give(out, pointer - region.address + region.device_address());
         case CU_POINTER_ATTRIBUTE_HOST_POINTER:
             require(host_can_reach(region), CUDA_ERROR_INVALID_VALUE);
-            return give(out, reinterpret_cast<void*>(pointer));
+            return give(out, reinterpret_cast<void*>(pointer - region.address + region.host_address()));
         case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
             return give<unsigned>(out, region.sync_memops);
         case CU_POINTER_ATTRIBUTE_BUFFER_ID:
