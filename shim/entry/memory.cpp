@@ -241,8 +241,8 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
         // What is refused waits for nothing.
         if (!session->can_free(dptr)) return CUDA_ERROR_INVALID_VALUE;
         // cuMemFree waits for the work that may use the memory, and fails where waiting is forbidden; so do
-        // we.
-        status = entry::wait_for_users(*session, owner);
+        // we. Of a pool's memory the program has done that itself (cuda.h), and other work may wait for it.
+        if (!session::pool_of(dptr)) status = entry::wait_for_users(*session, owner);
         if (status != CUDA_SUCCESS) return status;
         const device::Together together;
         entry::forget(*session, dptr);

@@ -154,6 +154,55 @@ void take_and_give(CUstream stream, std::size_t count, const auto& bytes, const 
 
 }  // namespace
 
+namespace {
+
+// cuda.h: the caller has waited for what uses a pool's memory, and cuMemFree waits for nothing.
+void free_of_a_pools_memory(bool moved) {
+    const Gpu gpu;
+    std::unique_ptr<Crowd> crowd;
+    if (moved) {
+        crowd = std::make_unique<Crowd>();
+        crowd->press();
+        OK(cuCtxSynchronize);
+    }
+    const CUstream used = new_stream();
+    const CUstream held = new_stream();
+    CUdeviceptr freed = 0;
+    OK(cuMemAllocAsync, &freed, kBuffer, used);
+    OK(cuMemsetD8Async, freed, 1, kBuffer, used);
+    OK(cuStreamSynchronize, used);
+    const Buffer other(kBuffer, 2);
+    Gate gate;
+    gate.hold_up(held);
+    OK(cuMemsetD8Async, other.at(), 3, kBuffer, held);
+    std::atomic<bool> done{false};
+    std::thread opener([&] {
+        for (int i = 0; i < 200 && !done; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        gate.open();
+    });
+    OK(cuMemFree_v2, freed);
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2, freed);
+    EXPECT(CU(cuStreamQuery)(held) == CUDA_ERROR_NOT_READY);
+    done = true;
+    opener.join();
+    OK(cuStreamSynchronize, held);
+    EXPECT(other.read() == std::vector<std::uint8_t>(kBuffer, 3));
+}
+
+}  // namespace
+
+BODY(free_of_a_pools_memory_where_all_fits) {
+    free_of_a_pools_memory(false);
+}
+BODY(free_of_a_pools_memory_under_pressure) {
+    free_of_a_pools_memory(true);
+}
+
+TEST_CASE("free: of a pool's memory waits for no work") {
+    run_both("free_of_a_pools_memory_where_all_fits", Driver::Simulated, {});
+    run_both("free_of_a_pools_memory_under_pressure", Driver::Simulated, {});
+}
+
 BODY(free_of_larger) {
     const Gpu gpu;
     const CUstream stream = new_stream();
