@@ -35,6 +35,16 @@ std::optional<Block> unpinned_block(std::uint64_t bytes) {
                  .bytes = bytes};
 }
 
+// Waits, while the chunk is to move, for copies that use it where it is.
+template <typename IsToMove>
+void await_copies(executor::Core& core, engine::ChunkId chunk, IsToMove&& is_to_move,
+                  executor::SessionLock& lock) LMS_LOCKED {
+    while (is_to_move() && !core.residency.may_come_in(chunk)) {
+        core.changed.wait_for(lock, bounds::kQuickGlance);
+        executor::poll_completions(core, lock);
+    }
+}
+
 // Moves what buffers have in host memory that was pinned in another context, or that is not pinned, into
 // memory pinned in the one that is worked through now. Nothing else moves meanwhile. What it was in is given
 // back at once, so that no more is pinned than one chunk beside what is evicted; where not even that can be,
@@ -56,11 +66,7 @@ void pin_again(executor::Core& core, executor::SessionLock& lock) LMS_LOCKED {
             while (is_to_move()) {
                 const std::uint64_t bytes = core.residency.chunk(chunk).bytes;
                 std::optional<Block> fresh = executor::host_block(core, bytes, lock);
-                // A copy in another context may use it where it is.
-                while (is_to_move() && !core.residency.may_come_in(chunk)) {
-                    core.changed.wait_for(lock, bounds::kQuickGlance);
-                    executor::poll_completions(core, lock);
-                }
+                await_copies(core, chunk, is_to_move, lock);
                 const Block host = is_to_move() ? core.backing[chunk].host : Block{};
                 if (!fresh && host.bytes != 0 && !host.unpinned) fresh = unpinned_block(bytes);
                 if (!fresh) break;
@@ -90,20 +96,28 @@ void pin_elsewhere(executor::Core& core, executor::SessionLock& lock) LMS_LOCKED
 }
 
 // What is on the host of memory that no context takes with it, in memory that none does either.
-void keep_unpinned(executor::Core& core) LMS_LOCKED {
+void keep_unpinned(executor::Core& core, executor::SessionLock& lock) LMS_LOCKED {
     core.engine.drop_copies();
+    std::vector<ChunkRequest> all;
     for (const auto& [id, buffer] : core.program_buffers) {
-        for (const engine::ChunkId chunk : core.residency.allocation(id).chunks) {
-            const engine::Chunk& each = core.residency.chunk(chunk);
-            const Block host = core.backing[chunk].host;
-            if (each.state != engine::State::OnHost || host.unpinned) continue;
-            const auto apart = unpinned_block(each.bytes);
-            if (!apart) continue;
-            std::memcpy(reinterpret_cast<void*>(apart->alias), reinterpret_cast<const void*>(host.alias),
-                        each.bytes);
-            core.engine.replace_host(chunk, *apart);
-            core.engine.put(host);
-        }
+        for (const engine::ChunkId chunk : core.residency.allocation(id).chunks)
+            all.push_back({chunk, core.residency.chunk(chunk).serial});
+    }
+    for (const ChunkRequest& need : all) {
+        const auto is_to_move = [&]() LMS_LOCKED {
+            return is_there(need, core.residency) &&
+                   core.residency.chunk(need.chunk).state == engine::State::OnHost &&
+                   !core.backing[need.chunk].host.unpinned;
+        };
+        await_copies(core, need.chunk, is_to_move, lock);
+        if (!is_to_move()) continue;
+        const Block host = core.backing[need.chunk].host;
+        const std::uint64_t bytes = core.residency.chunk(need.chunk).bytes;
+        const auto apart = unpinned_block(bytes);
+        if (!apart) continue;
+        std::memcpy(reinterpret_cast<void*>(apart->alias), reinterpret_cast<const void*>(host.alias), bytes);
+        core.engine.replace_host(need.chunk, *apart);
+        core.engine.put(host);
     }
 }
 
@@ -179,7 +193,7 @@ void Session::context_ending(CUcontext context, CUcontext next) {
     if (!next && core_->program_buffers.empty()) return;
     migrator_->run_quiesced(lock, [&]() LMS_LOCKED {
         if (!next) {
-            if (!port_->maps_host_memory()) keep_unpinned(*core_);
+            if (!port_->maps_host_memory()) keep_unpinned(*core_, lock);
             return;
         }
         const auto before = streams_of_moves(*port_);

@@ -113,6 +113,32 @@ FAMILY_TEST("own mappings: threads map, unmap, retain, release and share one han
     FAILS(CUDA_ERROR_INVALID_VALUE, cuMemRelease, handle);
 }
 
+// What is out may go with the context, and a copy has yet to write there.
+FAMILY_TEST("own mappings: the primary context is given up once of twice while a copy waits for its turn") {
+    const Gpu gpu;
+    const Own own(kBuffer, 1);
+    Crowd crowd;
+    for (int i = 0; i < 10 && on_device(own.at(), kBuffer); ++i) crowd.press();
+    CUcontext again = nullptr;
+    OK(cuDevicePrimaryCtxRetain, &again, gpu.device);
+    CUstream blocking = nullptr;
+    OK(cuStreamCreate, &blocking, CU_STREAM_DEFAULT);
+    Gate gate;
+    gate.hold_up(blocking);
+    std::thread writer([&] {
+        OK(cuCtxSetCurrent, gpu.context);
+        OK(cuMemcpyHtoD_v2, own.at(), pattern(kBuffer, 3).data(), kBuffer);
+    });
+    // To be early is all that can go wrong.
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    std::thread releaser([&] { OK(cuDevicePrimaryCtxRelease_v2, gpu.device); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    gate.open();
+    writer.join();
+    releaser.join();
+    EXPECT(reads(own.at(), kBuffer, 3));
+}
+
 FAMILY_TEST("own mappings: a mapping is taken away while other streams' work is held up on other memory") {
     const Gpu gpu;
     Crowd crowd;
