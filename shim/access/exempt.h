@@ -17,6 +17,8 @@ class ExemptKernel {
   public:
     // This thread launches it. As called_by_exempt().
     bool is_one() noexcept;
+    // Without a look.
+    bool is_known() const noexcept { return looks_left_.load(std::memory_order_relaxed) < 0; }
 
   private:
     static constexpr int kLooks = 8;

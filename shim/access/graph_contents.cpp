@@ -321,6 +321,9 @@ GraphContents contents_of(const CUDA_KERNEL_NODE_PARAMS_v2& kernel) {
     GraphContents contents;
     const CUfunction function = kernel.func ? kernel.func : reinterpret_cast<CUfunction>(kernel.kern);
     add_arguments(contents.kernels, function, kernel.kernelParams, kernel.extra, nullptr, true);
+    contents.kernels.opaque |= layout_of(function)->exempt->is_known();
+    if (contents.kernels.unseen && !names_managed(contents.kernels))
+        append(contents.blind_owners, contents.kernels.owners);
     contents.step = step_of(kernel);
     return contents;
 }
@@ -355,6 +358,7 @@ GraphContents contents_of(const CUgraphNodeParams& node) {
 }
 
 void merge(GraphContents& into, const GraphContents& from) {
+    append(into.blind_owners, from.blind_owners);
     into.kernels.opaque |= from.kernels.opaque;
     into.kernels.unseen |= from.kernels.unseen;
     append(into.kernels.addresses, from.kernels.addresses);

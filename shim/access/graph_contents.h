@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <memory_resource>
 #include <span>
 #include <utility>
 #include <vector>
@@ -24,7 +25,9 @@ struct GraphContents {
     session::WorkingSet kernels;
     std::vector<session::Range> operands;  // of the other nodes; any addresses
     std::vector<GraphCopy> copies;
-    std::vector<WrittenWord> words;         // by memory operations
+    std::vector<WrittenWord> words;  // by memory operations
+    // Modules and libraries of its kernels whose code cannot be seen and that name no managed memory.
+    std::pmr::vector<const void*> blind_owners;
     std::shared_ptr<const GraphStep> step;  // of one node; null: it can only be part of a graph
 };
 

@@ -376,6 +376,7 @@ void user_objects_used() {
 
 session::WorkingSet reach_of(CUgraphExec exec, CUstream stream) {
     session::WorkingSet reach;
+    std::pmr::vector<const void*> blind_owners;
     {
         const util::Lock lock(executables().mutex);
         if (Executable* const executable = executables().find(exec)) {
@@ -383,6 +384,7 @@ session::WorkingSet reach_of(CUgraphExec exec, CUstream stream) {
             reach = sum.kernels;
             // They are kept on the device anyway, but the graph may be destroyed while it runs.
             reach.ranges = sum.operands;
+            blind_owners = sum.blind_owners;
         } else {
             // Not instantiated through the shim.
             reach.opaque = true;
@@ -392,7 +394,9 @@ session::WorkingSet reach_of(CUgraphExec exec, CUstream stream) {
     reach.stream = stream;
     follow_used(reach);
     follow_tables(reach);
-    reach.anywhere = reach.opaque || reach.unseen;
+    // What other nodes name is not what such a kernel works on.
+    reach.opaque |= any_has_variables(blind_owners);
+    reach.anywhere = reach.opaque || reach.unseen || settings().safety == Safety::Strict;
     return reach;
 }
 

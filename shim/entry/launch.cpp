@@ -71,11 +71,21 @@ CUresult call_in_order(const Launch& launch, LaunchCall call) {
     });
 }
 
+// Who launches a kernel does not show in the graph that it is captured into.
+[[gnu::noinline, gnu::cold]] void look_who_captures(CUfunction function) {
+    guarded([&] {
+        access::layout_of(function)->exempt->is_one();
+        return CUDA_SUCCESS;
+    });
+}
+
 // Makes a launch by `call`. While everything fits that costs a few dozen instructions (tests/bench.sh counts
 // them), which is why the rest is a function of its own, which gets copies.
 template <typename Form, typename Call>
 [[gnu::always_inline]] inline CUresult launch(const Launch& what, Call call) {
     trace::add(trace::counters().launches);
+    if (program::capturing_anywhere()) [[unlikely]]
+        look_who_captures(what.function);
     CUresult status = CUDA_SUCCESS;
     // Of the stream nothing but whether it is the per-thread one is asked.
     const CUstream asked = Form::kPerThread ? Form::stream(what.stream) : what.stream;

@@ -265,6 +265,9 @@ void fence_legacy_streams(Core& core, SessionLock& lock) {
         bool forbidden = false;
         const std::uint64_t listings = core.earlier.listings;
         unlocked(lock, [&] {
+            // To ask would spoil another thread's that begins meanwhile.
+            std::optional<program::CapturesHeldOff> held_off;
+            while (!held_off.emplace()) util::pause(bounds::kCapture);
             for (const CUcontext context : contexts_of(core.device, core.port.current_context())) {
                 const program::ContextUse use(context);
                 const Behind behind =

@@ -1,5 +1,6 @@
 #include "shim/program/capture.h"
 
+#include <algorithm>
 #include <atomic>
 #include <utility>
 
@@ -9,7 +10,6 @@ namespace lms::program {
 
 namespace {
 
-std::atomic<int> captures{0};
 std::atomic<std::uint64_t> since_none{0};
 
 Handles<CUstream, Captured>& captured_streams() {
@@ -46,7 +46,7 @@ void capture_nears() {
 
 void capture_may_reach(CUstream stream, bool fenced) {
     const util::Lock lock(captured_streams().mutex);
-    captured_streams().find_or_enter(stream).fenced = fenced;
+    captured_streams().find_or_enter(stream).fenced_at = fenced ? since_none.load() : 0;
 }
 
 void capture_ended(CUstream stream) {
@@ -71,17 +71,14 @@ void CaptureEnd::refused() {
     const util::Lock lock(captured_streams().mutex);
     Captured& stays = captured_streams().find_or_enter(stream_);
     stays.begun += std::exchange(captured_.begun, 0);
-    stays.fenced |= captured_.fenced;
-}
-
-bool capturing_anywhere() {
-    return captures.load(std::memory_order_relaxed) > 0;
+    stays.fenced_at = std::max(stays.fenced_at, captured_.fenced_at);
 }
 
 bool fenced_before_capture(CUstream stream) {
     const util::Lock lock(captured_streams().mutex);
     const Captured* const captured = captured_streams().find(stream);
-    return captured && captured->fenced;
+    // A capture that nobody has seen begin is not the one that it was fenced for.
+    return captured && capturing_anywhere() && captured->fenced_at == since_none.load();
 }
 
 std::uint64_t captures_since_none() {

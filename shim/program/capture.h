@@ -5,6 +5,7 @@
 // captured, and no capture begins between the two.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 
@@ -22,8 +23,10 @@ void capture_may_reach(CUstream stream, bool fenced);
 void capture_ended(CUstream stream);
 
 struct Captured {
-    int begun = 0;        // captures there; more than one only for the per-thread stream's handle
-    bool fenced = false;  // before one last began there or may have reached it
+    int begun = 0;  // captures there; more than one only for the per-thread stream's handle
+    // Of captures_since_none() when one last began there or may have reached it, if all that it was given had
+    // been fenced then; else 0.
+    std::uint64_t fenced_at = 0;
 };
 
 // A stream is about to go, and a capture that was begun on it with it. Its handle may be another's before the
@@ -42,8 +45,12 @@ class CaptureEnd {
     Captured captured_;
 };
 
-// Whether any stream is capturing, or about to.
-bool capturing_anywhere();
+// Captures that have begun, or are about to, and have not ended.
+inline constinit std::atomic<int> captures{0};
+// Whether there are any.
+inline bool capturing_anywhere() {
+    return captures.load(std::memory_order_relaxed) > 0;
+}
 // Of a stream that is capturing: whether all that it was given before is fenced.
 bool fenced_before_capture(CUstream stream);
 // How often a capture began while there was no other.

@@ -177,3 +177,35 @@ FAMILY_TEST("exempt: nothing moves beside launches of such a library, the first 
         EXPECT(out.holds(2));
     }
 }
+
+// The same of a graph, which does not tell who captured its kernels.
+FAMILY_TEST("exempt: nothing moves beside a graph that such a library captured a launch into") {
+    const Gpu gpu;
+    const Buffer beside(kBuffer, 1), in(kBuffer, 2), out(kBuffer, 3);
+    CUstream stream = nullptr;
+    OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    EXPECT(launch("add", kWords, stream, out.at(), in.at(), 0u, kWords) == CUDA_SUCCESS);
+    OK(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    within("libnccl.so.2",
+           [&] { EXPECT(launch("add", kWords, stream, out.at(), in.at(), 0u, kWords) == CUDA_SUCCESS); });
+    CUgraph graph = nullptr;
+    OK(cuStreamEndCapture, stream, &graph);
+    CUgraphExec exec = nullptr;
+    OK(cuGraphInstantiateWithFlags, &exec, graph, 0);
+    Crowd crowd;
+    crowd.press();
+    for (const Buffer* const each : {&beside, &in, &out}) crowd.bring_in(*each);
+    Gate gate;
+    gate.hold_up(stream);
+    OK(cuGraphLaunch, exec, stream);
+    std::thread other([&] {
+        OK(cuCtxSetCurrent, gpu.context);
+        crowd.press();
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    EXPECT(on_device(beside.at(), kBuffer));
+    gate.open();
+    other.join();
+    OK(cuStreamSynchronize, stream);
+    EXPECT(out.holds(2));
+}

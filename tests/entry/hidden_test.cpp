@@ -276,3 +276,89 @@ TEST_CASE("hidden: nothing moves beside work that reads through a variable which
     CHECK(failures("variable_of_the_host") == "");
     CHECK(failures("variable_of_a_kernel") == "");
 }
+
+// A kernel that waits, of a module with variables, which is given no buffer; its graph has one that is.
+BODY(nothing_moves_beside_a_kernel_without_buffers) {
+    const Gpu gpu;
+    const CUstream stream = new_stream();
+    const CUstream other = new_stream();
+    const Buffer in(kBuffer, 1);
+    const Buffer out(kBuffer, 2);
+    const Buffer c(kBuffer, 3);
+    const CUmodule module = load_unseen(copy_kernel());
+    CUdeviceptr variable = 0, address = in.at();
+    OK(cuModuleGetGlobal_v2, &variable, nullptr, module, "source");
+    OK(cuMemcpyHtoD_v2, variable, &address, sizeof address);
+    CUdeviceptr nothing = 0;
+    unsigned none = 0;
+    void* arguments[] = {&nothing, &none};
+    CUDA_KERNEL_NODE_PARAMS params{};
+    params.func = function_of(module, "copy");
+    params.gridDimX = params.gridDimY = params.gridDimZ = 1;
+    params.blockDimX = params.blockDimY = params.blockDimZ = 1;
+    params.kernelParams = arguments;
+    const CUgraph graph = new_graph();
+    const CUgraphNode first = add_kernel(graph, params);
+    const Add names(out.at(), in.at(), 0);
+    add_kernel(graph, names.params, first);
+    const CUgraphExec exec = instantiate(graph);
+    Crowd crowd;
+    const auto nothing_moves = [&](auto&& submit) {
+        crowd.evict(c);
+        rig::bring_in(in.at(), kBuffer, stream);
+        rig::bring_in(out.at(), kBuffer, stream);
+        OK(cuStreamSynchronize, stream);
+        Gate gate;
+        gate.hold_up(stream);
+        submit();
+        rig::bring_in(c.at(), kBuffer, other);
+        OK(cuStreamSynchronize, other);
+        EXPECT(c.evicted());
+        gate.open();
+        OK(cuStreamSynchronize, stream);
+    };
+    nothing_moves([&] { OK(cuLaunchKernel, params.func, 1, 1, 1, 1, 1, 1, 0, stream, arguments, nullptr); });
+    nothing_moves([&] { OK(cuGraphLaunch, exec, stream); });
+    EXPECT(out.holds(1));
+}
+
+TEST_CASE("hidden: nothing moves beside a kernel that is given no buffer, alone and in a graph with others") {
+    CHECK(run("nothing_moves_beside_a_kernel_without_buffers", Driver::Simulated, {{"SIMCUDA_HOST_VMM", "1"}})
+              .failures == "");
+}
+
+// At this level a graph may reach what it does not name, on the GPUs that its nodes were made for.
+BODY(nothing_moves_beside_a_graph_elsewhere) {
+    const Gpu gpu;
+    const Buffer a(kBuffer, 1), c(kBuffer, 3), into(kBuffer, 2);
+    Crowd crowd;
+    const CUgraph graph = new_graph();
+    CUcontext there = nullptr;
+    OK(cuDevicePrimaryCtxRetain, &there, 1);
+    OK(cuCtxSetCurrent, there);
+    const Buffer b(kBuffer, 4);
+    const Add add(b.at(), b.at(), 0);
+    add_kernel(graph, add.params);
+    const CUgraphExec exec = instantiate(graph);
+    const CUstream stream = new_stream();
+    OK(cuCtxSetCurrent, gpu.context);
+    const CUstream other = new_stream();
+    crowd.evict(c);
+    OK(cuCtxSynchronize);
+    Gate gate;
+    gate.hold_up(stream);
+    OK(cuCtxSetCurrent, there);
+    OK(cuGraphLaunch, exec, stream);
+    OK(cuCtxSetCurrent, gpu.context);
+    rig::bring_in(c.at(), kBuffer, other);
+    OK(cuStreamSynchronize, other);
+    EXPECT(c.evicted());
+    gate.open();
+    OK(cuStreamSynchronize, stream);
+}
+
+TEST_CASE("hidden: in strict nothing moves on any GPU beside a graph") {
+    CHECK(run("nothing_moves_beside_a_graph_elsewhere", Driver::Simulated,
+              {{"SIMCUDA_HOST_VMM", "1"}, {"SIMCUDA_DEVICES", "2"}, {"LMS_SAFETY", "strict"}})
+              .failures == "");
+}
