@@ -17,7 +17,7 @@ inline constinit std::atomic<std::uint64_t> limit_now{0};
 // What stays free for the driver when LMS_RESERVE does not say: a 64th of the device, at most 512 MiB.
 std::uint64_t default_reserve(std::uint64_t total_bytes);
 
-// Looks at the device and brings state.engine.budget_bytes() up to date: the device's memory, capped by
+// Looks at the device and brings the engine's budget_bytes() up to date: the device's memory, capped by
 // LMS_LIMIT, less the reserve, less what others hold; instead of LMS_LIMIT, limit_now; at most granted_bytes.
 // The last two never leave less than must be there for the host has no room for more. Drops `lock` around the
 // driver call.
