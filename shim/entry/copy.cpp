@@ -1,5 +1,7 @@
 // Copies. Every form brings in the parts of managed buffers it names; host pointers, arrays and unmanaged
 // memory are left to the driver.
+#include <type_traits>
+
 #include "shim/entry/box_copy.h"
 #include "shim/entry/forms.h"
 #include "shim/entry/transfer.h"
@@ -7,8 +9,16 @@
 namespace lms::entry {
 namespace {
 
-engine::Address address_of(const void* pointer) {
-    return reinterpret_cast<engine::Address>(pointer);
+// Memory has a pointer where a call takes it for the host's, and a number where it does for the GPU's.
+template <typename Place>
+engine::Address address_of(Place place) {
+    if constexpr (std::is_pointer_v<Place>) return reinterpret_cast<engine::Address>(place);
+    if constexpr (!std::is_pointer_v<Place>) return place;
+}
+template <typename Place>
+Place place_of(engine::Address address) {
+    if constexpr (std::is_pointer_v<Place>) return reinterpret_cast<Place>(address);
+    if constexpr (!std::is_pointer_v<Place>) return address;
 }
 
 template <typename Form>
@@ -17,27 +27,11 @@ Transfer made(TransferKind kind, engine::Address to, engine::Address from, std::
     return {kind, Form::kWaits, to, from, bytes, Form::stream(handle), handle};
 }
 
-template <typename Form>
-CUresult copy(TransferKind kind, CUdeviceptr to, CUdeviceptr from, std::size_t bytes,
-              CUstream handle = nullptr) {
-    return submit(made<Form>(kind, to, from, bytes, handle), [](const Transfer& part) {
-        return Form::real_in(part.handle, part.to, part.from, part.bytes);
-    });
-}
-
-template <typename Form>
-CUresult copy_in(CUdeviceptr to, const void* from, std::size_t bytes, CUstream handle = nullptr) {
+template <typename Form, typename To, typename From>
+CUresult copy(TransferKind kind, To to, From from, std::size_t bytes, CUstream handle = nullptr) {
     return submit(
-        made<Form>(TransferKind::ToGpu, to, address_of(from), bytes, handle), [](const Transfer& part) {
-            return Form::real_in(part.handle, part.to, reinterpret_cast<const void*>(part.from), part.bytes);
-        });
-}
-
-template <typename Form>
-CUresult copy_out(void* to, CUdeviceptr from, std::size_t bytes, CUstream handle = nullptr) {
-    return submit(
-        made<Form>(TransferKind::ToHost, address_of(to), from, bytes, handle), [](const Transfer& part) {
-            return Form::real_in(part.handle, reinterpret_cast<void*>(part.to), part.from, part.bytes);
+        made<Form>(kind, address_of(to), address_of(from), bytes, handle), [](const Transfer& part) {
+            return Form::real_in(part.handle, place_of<To>(part.to), place_of<From>(part.from), part.bytes);
         });
 }
 
@@ -52,48 +46,27 @@ CUresult copy_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcon
     });
 }
 
-template <typename Form>
-CUresult copy_to_array(CUarray to, std::size_t offset, CUdeviceptr from, std::size_t bytes) {
-    Transfer whole = made<Form>(TransferKind::ToArray, 0, from, bytes, nullptr);
-    whole.array = to;
-    whole.array_offset = offset;
-    return submit(whole, [](const Transfer& part) {
-        return Form::real(part.array, part.array_offset, part.from, part.bytes);
-    });
-}
-
-template <typename Form>
-CUresult copy_from_array(CUdeviceptr to, CUarray from, std::size_t offset, std::size_t bytes) {
-    Transfer whole = made<Form>(TransferKind::FromArray, to, 0, bytes, nullptr);
-    whole.array = from;
-    whole.array_offset = offset;
-    return submit(whole, [](const Transfer& part) {
-        return Form::real(part.to, part.array, part.array_offset, part.bytes);
-    });
-}
-
-// What it calls the host's may be managed.
-template <typename Form>
-CUresult copy_in_to_array(CUarray to, std::size_t offset, const void* from, std::size_t bytes,
-                          CUstream handle = nullptr) {
+// What is called the host's here may be managed.
+template <typename Form, typename From>
+CUresult copy_to_array(CUarray to, std::size_t offset, From from, std::size_t bytes,
+                       CUstream handle = nullptr) {
     Transfer whole = made<Form>(TransferKind::ToArray, 0, address_of(from), bytes, handle);
     whole.array = to;
     whole.array_offset = offset;
     return submit(whole, [](const Transfer& part) {
-        return Form::real_in(part.handle, part.array, part.array_offset,
-                             reinterpret_cast<const void*>(part.from), part.bytes);
+        return Form::real_in(part.handle, part.array, part.array_offset, place_of<From>(part.from),
+                             part.bytes);
     });
 }
 
-template <typename Form>
-CUresult copy_out_of_array(void* to, CUarray from, std::size_t offset, std::size_t bytes,
-                           CUstream handle = nullptr) {
+template <typename Form, typename To>
+CUresult copy_from_array(To to, CUarray from, std::size_t offset, std::size_t bytes,
+                         CUstream handle = nullptr) {
     Transfer whole = made<Form>(TransferKind::FromArray, address_of(to), 0, bytes, handle);
     whole.array = from;
     whole.array_offset = offset;
     return submit(whole, [](const Transfer& part) {
-        return Form::real_in(part.handle, reinterpret_cast<void*>(part.to), part.array, part.array_offset,
-                             part.bytes);
+        return Form::real_in(part.handle, place_of<To>(part.to), part.array, part.array_offset, part.bytes);
     });
 }
 
@@ -120,16 +93,16 @@ LMS_FORMS(cuMemcpyAsync, _ptsz, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCo
           return copy<Form>(TransferKind::ByAddress, dst, src, ByteCount, hStream);)
 
 LMS_FORMS(cuMemcpyHtoD_v2, _ptds, (CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount),
-          return copy_in<Form>(dstDevice, srcHost, ByteCount);)
+          return copy<Form>(TransferKind::ToGpu, dstDevice, srcHost, ByteCount);)
 LMS_FORMS(cuMemcpyHtoDAsync_v2, _ptsz,
           (CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount, CUstream hStream),
-          return copy_in<Form>(dstDevice, srcHost, ByteCount, hStream);)
+          return copy<Form>(TransferKind::ToGpu, dstDevice, srcHost, ByteCount, hStream);)
 
 LMS_FORMS(cuMemcpyDtoH_v2, _ptds, (void* dstHost, CUdeviceptr srcDevice, size_t ByteCount),
-          return copy_out<Form>(dstHost, srcDevice, ByteCount);)
+          return copy<Form>(TransferKind::ToHost, dstHost, srcDevice, ByteCount);)
 LMS_FORMS(cuMemcpyDtoHAsync_v2, _ptsz,
           (void* dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream),
-          return copy_out<Form>(dstHost, srcDevice, ByteCount, hStream);)
+          return copy<Form>(TransferKind::ToHost, dstHost, srcDevice, ByteCount, hStream);)
 
 LMS_FORMS(cuMemcpyDtoD_v2, _ptds, (CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount),
           return copy<Form>(TransferKind::OnGpu, dstDevice, srcDevice, ByteCount);)
@@ -154,15 +127,15 @@ LMS_FORMS(cuMemcpyAtoD_v2, _ptds,
           return copy_from_array<Form>(dstDevice, srcArray, srcOffset, ByteCount);)
 
 LMS_FORMS(cuMemcpyHtoA_v2, _ptds, (CUarray dstArray, size_t dstOffset, const void* srcHost, size_t ByteCount),
-          return copy_in_to_array<Form>(dstArray, dstOffset, srcHost, ByteCount);)
+          return copy_to_array<Form>(dstArray, dstOffset, srcHost, ByteCount);)
 LMS_FORMS(cuMemcpyHtoAAsync_v2, _ptsz,
           (CUarray dstArray, size_t dstOffset, const void* srcHost, size_t ByteCount, CUstream hStream),
-          return copy_in_to_array<Form>(dstArray, dstOffset, srcHost, ByteCount, hStream);)
+          return copy_to_array<Form>(dstArray, dstOffset, srcHost, ByteCount, hStream);)
 LMS_FORMS(cuMemcpyAtoH_v2, _ptds, (void* dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount),
-          return copy_out_of_array<Form>(dstHost, srcArray, srcOffset, ByteCount);)
+          return copy_from_array<Form>(dstHost, srcArray, srcOffset, ByteCount);)
 LMS_FORMS(cuMemcpyAtoHAsync_v2, _ptsz,
           (void* dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream),
-          return copy_out_of_array<Form>(dstHost, srcArray, srcOffset, ByteCount, hStream);)
+          return copy_from_array<Form>(dstHost, srcArray, srcOffset, ByteCount, hStream);)
 
 #define LMS_BOX_COPY(symbol, descriptor) \
     LMS_FORMS(symbol, _ptds, (const descriptor* pCopy), return copy_box<Form>(pCopy);)

@@ -66,7 +66,7 @@ CUresult update(CUgraphExec exec, CUgraph graph, Told&& told, Update&& call) {
             told(CU_GRAPH_EXEC_UPDATE_ERROR);
             return hold.status();
         }
-        const CUresult status = call();
+        const CUresult status = session::call_with_oom_retry(call);
         if (status == CUDA_SUCCESS) hold.update(exec);
         return status;
     });
@@ -271,10 +271,6 @@ CUresult cuGraphDestroy(CUgraph hGraph) {
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
-    return entry::guarded([&] {
-        access::GraphEnd end(hGraphExec);
-        const CUresult status = driver().cuGraphExecDestroy(hGraphExec);
-        if (status != CUDA_SUCCESS) end.refused();
-        return status;
-    });
+    return entry::guarded_end<access::GraphEnd>(hGraphExec,
+                                                [&] { return driver().cuGraphExecDestroy(hGraphExec); });
 }

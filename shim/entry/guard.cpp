@@ -11,8 +11,7 @@ namespace lms::entry {
 CUresult answer_to(const std::exception& error) noexcept {
     if (dynamic_cast<const std::bad_alloc*>(&error)) return CUDA_ERROR_OUT_OF_MEMORY;
     if (dynamic_cast<const executor::WaitsForItself*>(&error)) {
-        static std::atomic<bool> said;
-        if (log::once(said))
+        if (static std::atomic<bool> said; log::once(said))
             log::warn(
                 "a signal handler called CUDA in a thread that it had interrupted while memory moves: the "
                 "call "

@@ -33,4 +33,16 @@ CUresult guarded_taking(Body&& body) noexcept {
     return util::out_of_memory() ? CUDA_ERROR_OUT_OF_MEMORY : guarded(std::forward<Body>(body));
 }
 
+// The same of one that ends what `handle` is, by `call`. What is known of it goes before, for the driver may
+// give the handle out again at once, and comes back if that refuses (End).
+template <typename End, typename Handle, typename Call>
+CUresult guarded_end(Handle handle, Call&& call) noexcept {
+    return guarded([&] {
+        End end(handle);
+        const CUresult status = call();
+        if (status != CUDA_SUCCESS) end.refused();
+        return status;
+    });
+}
+
 }  // namespace lms::entry

@@ -31,16 +31,6 @@ CUresult get(Handle* handle, Call&& call, Note&& note) {
     });
 }
 
-template <typename Unload>
-CUresult unload(const void* handle, Unload&& call) {
-    return guarded([&] {
-        access::CodeEnd end(handle);
-        const CUresult status = call();
-        if (status != CUDA_SUCCESS) end.refused();
-        return status;
-    });
-}
-
 // Where a variable is, by `call(address, bytes)`; `note(address, bytes)` keeps that. Its module may be loaded
 // for it.
 template <typename Call, typename Note>
@@ -128,11 +118,12 @@ CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_o
 }
 
 CUresult cuModuleUnload(CUmodule hmod) {
-    return entry::unload(hmod, [&] { return driver().cuModuleUnload(hmod); });
+    return entry::guarded_end<lms::access::CodeEnd>(hmod, [&] { return driver().cuModuleUnload(hmod); });
 }
 
 CUresult cuLibraryUnload(CUlibrary library) {
-    return entry::unload(library, [&] { return driver().cuLibraryUnload(library); });
+    return entry::guarded_end<lms::access::CodeEnd>(library,
+                                                    [&] { return driver().cuLibraryUnload(library); });
 }
 
 CUresult cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name) {

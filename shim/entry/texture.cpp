@@ -59,16 +59,6 @@ CUresult bind(CUtexref reference, const std::vector<Range>& ranges, Call&& call)
     return name_in(ranges, call, [&] { return reference; });
 }
 
-template <typename Call>
-CUresult forget(const void* object, Call&& call) {
-    return guarded([&] {
-        access::ObjectEnd end(object);
-        const CUresult status = call();
-        if (status != CUDA_SUCCESS) end.refused();
-        return status;
-    });
-}
-
 const void* handle_of(CUtexObject object) {
     return reinterpret_cast<const void*>(object);
 }
@@ -88,7 +78,8 @@ CUresult cuTexObjectCreate(CUtexObject* pTexObject, const CUDA_RESOURCE_DESC* pR
 }
 
 CUresult cuTexObjectDestroy(CUtexObject texObject) {
-    return forget(handle_of(texObject), [&] { return driver().cuTexObjectDestroy(texObject); });
+    return guarded_end<access::ObjectEnd>(handle_of(texObject),
+                                          [&] { return driver().cuTexObjectDestroy(texObject); });
 }
 
 CUresult cuTexRefSetAddress_v2(size_t* ByteOffset, CUtexref hTexRef, CUdeviceptr dptr, size_t bytes) {
@@ -109,14 +100,15 @@ CUresult cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR* 
 }
 
 CUresult cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Flags) {
-    return forget(hTexRef, [&] { return driver().cuTexRefSetArray(hTexRef, hArray, Flags); });
+    return guarded_end<access::ObjectEnd>(hTexRef,
+                                          [&] { return driver().cuTexRefSetArray(hTexRef, hArray, Flags); });
 }
 
 CUresult cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmappedArray, unsigned int Flags) {
-    return forget(hTexRef,
-                  [&] { return driver().cuTexRefSetMipmappedArray(hTexRef, hMipmappedArray, Flags); });
+    return guarded_end<access::ObjectEnd>(
+        hTexRef, [&] { return driver().cuTexRefSetMipmappedArray(hTexRef, hMipmappedArray, Flags); });
 }
 
 CUresult cuTexRefDestroy(CUtexref hTexRef) {
-    return forget(hTexRef, [&] { return driver().cuTexRefDestroy(hTexRef); });
+    return guarded_end<access::ObjectEnd>(hTexRef, [&] { return driver().cuTexRefDestroy(hTexRef); });
 }
