@@ -15,10 +15,7 @@ constexpr std::uint64_t kFarNs = 1'000'000'000;
 // What nobody asks for, copies that came to nothing, is not kept for ever.
 constexpr std::size_t kMostDone = 4096;
 
-std::uint64_t now_ns() {
-    const auto now = util::Clock::now().time_since_epoch();
-    return static_cast<std::uint64_t>(std::chrono::nanoseconds(now).count());
-}
+using util::now_ns;
 
 CUevent make_event() {
     CUevent event = nullptr;

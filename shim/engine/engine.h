@@ -156,7 +156,6 @@ class Engine final : private Asker {
     Engine(const Engine&) = default;
     Engine(Engine&&) = default;
 
-    const EngineOptions& options() const { return options_; }
     const Residency& residency() const { return residency_; }
     const std::vector<Backing>& backing() const { return backing_; }  // by ChunkId
     const std::vector<PendingEviction>& pending_evictions() const { return pending_evictions_; }

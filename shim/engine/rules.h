@@ -2,20 +2,11 @@
 // that check locks ask after every use of the session's lock, and tests/explore in every state.
 #pragma once
 
-#include <span>
 #include <string>
 
 #include "shim/engine/engine.h"
 
 namespace lms::engine {
-
-struct Rule {
-    const char* says;
-    // Empty where the rule holds; else what breaks it.
-    std::string (*broken)(const Engine& engine);
-};
-
-std::span<const Rule> rules();
 
 // The first rule that is broken, and by what; empty: none is.
 std::string broken_rule(const Engine& engine);

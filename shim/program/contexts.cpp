@@ -105,12 +105,6 @@ void forget_context(CUcontext context) {
     if (Context* const known = contexts().find(context)) *known = {};
 }
 
-bool is_known(CUcontext context) {
-    const util::Lock lock(contexts().mutex);
-    const Context* const known = contexts().find(context);
-    return known && known->device;
-}
-
 std::vector<CUcontext> known_contexts() {
     const util::Lock lock(contexts().mutex);
     return contexts().of(std::nullopt);

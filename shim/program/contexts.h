@@ -19,7 +19,6 @@ void context_seen(CUcontext context, CUdevice device);
 void primary_seen(CUcontext context, CUdevice device);
 CUcontext primary_of(CUdevice device);
 void forget_context(CUcontext context);
-bool is_known(CUcontext context);
 std::vector<CUcontext> known_contexts();
 std::vector<CUcontext> known_contexts_of(CUdevice device);
 // Whether work in `context` may reach memory of `owner`: it is that GPU's, or a peer's, or not known.

@@ -15,19 +15,26 @@ struct Taken {
     std::uint64_t bytes;
 };
 
+struct Pool {
+    std::optional<CUdevice> managed;  // of the program's own: whose memory is managed
+    std::uint64_t number = 0;         // of these; 0: it is none
+    PoolUse use;
+};
+
 // Never destroyed: other libraries' exit handlers free memory too.
 struct PoolRegistry {
     util::Mutex mutex{util::LockOrder::Table};
-    std::unordered_map<CUmemoryPool, CUdevice> managed LMS_GUARDED_BY(mutex);  // pools of the program's own
-    std::unordered_map<CUmemoryPool, PoolUse> uses LMS_GUARDED_BY(mutex);
+    std::unordered_map<CUmemoryPool, Pool> pools LMS_GUARDED_BY(mutex);
     std::unordered_map<engine::Address, Taken> taken LMS_GUARDED_BY(mutex);
-    std::unordered_map<CUmemoryPool, std::uint64_t> numbers LMS_GUARDED_BY(mutex);  // of the program's own
     std::uint64_t last_number LMS_GUARDED_BY(mutex) = 0;
 
+    // As it is known so far.
+    Pool find(CUmemoryPool pool) LMS_REQUIRES(mutex) {
+        const auto it = pools.find(pool);
+        return it == pools.end() ? Pool{} : it->second;
+    }
     void forget(CUmemoryPool pool) LMS_REQUIRES(mutex) {
-        managed.erase(pool);
-        uses.erase(pool);
-        numbers.erase(pool);
+        pools.erase(pool);
         std::erase_if(taken, [&](const auto& entry) { return entry.second.pool == pool; });
     }
 };
@@ -42,26 +49,25 @@ PoolRegistry& pool_registry() {
 void note_pool(CUmemoryPool pool, const CUmemPoolProps& properties) {
     const util::Lock lock(pool_registry().mutex);
     pool_registry().forget(pool);
-    pool_registry().numbers[pool] = ++pool_registry().last_number;
+    Pool& made = pool_registry().pools[pool];
+    made.number = ++pool_registry().last_number;
     if (properties.allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
         properties.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
         properties.handleTypes != CU_MEM_HANDLE_TYPE_NONE || properties.maxSize != 0 ||
         properties.usage != 0) {
         return;
     }
-    pool_registry().managed[pool] = properties.location.id;
+    made.managed = properties.location.id;
 }
 
 std::uint64_t number_of_pool(CUmemoryPool pool) {
     const util::Lock lock(pool_registry().mutex);
-    const auto it = pool_registry().numbers.find(pool);
-    return it == pool_registry().numbers.end() ? 0 : it->second;
+    return pool_registry().find(pool).number;
 }
 
 void forget_pool(CUmemoryPool pool, std::uint64_t number) {
     const util::Lock lock(pool_registry().mutex);
-    const auto it = pool_registry().numbers.find(pool);
-    if (it != pool_registry().numbers.end() && it->second == number) pool_registry().forget(pool);
+    if (number != 0 && pool_registry().find(pool).number == number) pool_registry().forget(pool);
 }
 
 bool pool_is_managed(CUmemoryPool pool, CUdevice device) {
@@ -69,8 +75,7 @@ bool pool_is_managed(CUmemoryPool pool, CUdevice device) {
     if (device::driver().cuDeviceGetDefaultMemPool(&standard, device) == CUDA_SUCCESS && pool == standard)
         return true;
     const util::Lock lock(pool_registry().mutex);
-    const auto it = pool_registry().managed.find(pool);
-    return it != pool_registry().managed.end() && it->second == device;
+    return pool_registry().find(pool).managed == device;
 }
 
 std::optional<CUdevice> device_of_pool(CUmemoryPool pool) {
@@ -86,7 +91,7 @@ void note_taken(CUmemoryPool pool, engine::Address address, std::uint64_t bytes)
     note_given_back(address);  // by the end of its context, which nobody told
     const util::Lock lock(pool_registry().mutex);
     pool_registry().taken[address] = {pool, bytes};
-    PoolUse& use = pool_registry().uses[pool];
+    PoolUse& use = pool_registry().pools[pool].use;
     use.bytes += bytes;
     use.used_high = std::max(use.used_high, use.bytes);
     use.reserved_high = std::max(use.reserved_high, use.bytes);
@@ -96,7 +101,7 @@ void note_given_back(engine::Address address) {
     const util::Lock lock(pool_registry().mutex);
     const auto it = pool_registry().taken.find(address);
     if (it == pool_registry().taken.end()) return;
-    pool_registry().uses[it->second.pool].bytes -= it->second.bytes;
+    pool_registry().pools[it->second.pool].use.bytes -= it->second.bytes;
     pool_registry().taken.erase(it);
 }
 
@@ -108,14 +113,13 @@ CUmemoryPool pool_of(engine::Address address) {
 
 PoolUse pool_use(CUmemoryPool pool) {
     const util::Lock lock(pool_registry().mutex);
-    const auto it = pool_registry().uses.find(pool);
-    return it == pool_registry().uses.end() ? PoolUse{} : it->second;
+    return pool_registry().find(pool).use;
 }
 
 void reset_high(CUmemoryPool pool, std::uint64_t PoolUse::*high) {
     const util::Lock lock(pool_registry().mutex);
-    const auto it = pool_registry().uses.find(pool);
-    if (it != pool_registry().uses.end()) it->second.*high = it->second.bytes;
+    PoolUse& use = pool_registry().pools[pool].use;
+    use.*high = use.bytes;
 }
 
 }  // namespace lms::session

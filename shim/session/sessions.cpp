@@ -129,8 +129,7 @@ Session* open(CUdevice device, CUcontext context) {
         }
     }
     if (!session) {
-        static std::atomic<bool> said;
-        if (log::once(said)) {
+        if (static std::atomic<bool> said; log::once(said)) {
             log::warn(
                 "GPU {} keeps its size: its driver refused virtual memory management ({}); see `lms doctor`",
                 device, device::error_name(error));

@@ -25,9 +25,7 @@ std::string suffix() {
     return fmt::format(".{}", PageLayout::kVersion);
 }
 
-std::uint64_t now_ns() {
-    return static_cast<std::uint64_t>(util::Clock::now().time_since_epoch().count());
-}
+using util::now_ns;
 
 class File {
   public:

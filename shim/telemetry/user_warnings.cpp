@@ -16,8 +16,8 @@ namespace lms::telemetry {
 using util::format_bytes;
 
 void Telemetry::announce_pressure() const {
-    static std::atomic<bool> said;
-    if (engine_.budget_bytes() < port_.granularity() || !log::once(said)) return;
+    if (static std::atomic<bool> said; engine_.budget_bytes() < port_.granularity() || !log::once(said))
+        return;
     // A policy may leave memory free (LMS_FRAC).
     const bool full = engine_.residency().eviction_start(engine_.budget_bytes()) >= engine_.budget_bytes();
     const std::string_view frameworks = program::frameworks_set_up();
@@ -33,8 +33,7 @@ void Telemetry::announce_pressure() const {
 }
 
 void announce_in_place(std::uint64_t missing_bytes, std::uint64_t bytes, bool late) {
-    static std::atomic<bool> said;
-    if (!log::once(said)) return;
+    if (static std::atomic<bool> said; !log::once(said)) return;
     log::warn(
         "a launch finds no room on the GPU for {} of the {} it names{}: its kernel uses them in host "
         "memory, slowly; split it",
@@ -42,16 +41,14 @@ void announce_in_place(std::uint64_t missing_bytes, std::uint64_t bytes, bool la
 }
 
 void Telemetry::announce_wait() const {
-    static std::atomic<bool> said;
-    if (port_.maps_host_memory() || !log::once(said)) return;
+    if (static std::atomic<bool> said; port_.maps_host_memory() || !log::once(said)) return;
     log::warn(
         "a launch waits until unfinished work releases GPU memory; let no host callback wait for the "
         "launching thread, or both hang");
 }
 
 void Telemetry::announce_too_large(std::uint64_t bytes) const {
-    static std::atomic<bool> said;
-    if (!log::once(said)) return;
+    if (static std::atomic<bool> said; !log::once(said)) return;
     log::error(
         "out of memory: a launch names {}; this GPU has room for {} and cannot use host memory in place: "
         "split the launch",
@@ -59,23 +56,20 @@ void Telemetry::announce_too_large(std::uint64_t bytes) const {
 }
 
 void announce_too_small(std::uint64_t bytes, std::uint64_t threshold_bytes) {
-    static std::atomic<bool> said;
-    if (!log::once(said)) return;
+    if (static std::atomic<bool> said; !log::once(said)) return;
     log::warn(
         "out of memory: no room for {}, which do not move, for LMS_THRESHOLD is {}: with a lower one they do",
         format_bytes(bytes), format_bytes(threshold_bytes));
 }
 
 void announce_pins_given_up(std::uint64_t bytes) {
-    static std::atomic<bool> said;
-    if (!log::once(said)) return;
+    if (static std::atomic<bool> said; !log::once(said)) return;
     log::warn("lms_pin: the {} that the program pinned may move again, for a launch does not fit beside them",
               format_bytes(bytes));
 }
 
 void Telemetry::announce_no_capacity(std::uint64_t bytes) const {
-    static std::atomic<bool> said;
-    if (!log::once(said)) return;
+    if (static std::atomic<bool> said; !log::once(said)) return;
     const std::uint64_t host = engine_.host_bytes(util::host_memory().spare_bytes(bounds::kHostLook));
     log::error("out of memory: no room for {} beside {}; the GPU holds {} and host memory {}: {}",
                format_bytes(bytes), format_bytes(engine_.residency().allocated_bytes()),
@@ -85,8 +79,7 @@ void Telemetry::announce_no_capacity(std::uint64_t bytes) const {
 }
 
 void Telemetry::announce_no_host_memory(std::uint64_t bytes) const {
-    static std::atomic<bool> said;
-    if (announce_no_mappings() || !log::once(said)) return;
+    if (static std::atomic<bool> said; announce_no_mappings() || !log::once(said)) return;
     log::error(
         "out of memory: {} find no room on the GPU, and beyond {} the driver pins no host memory, though "
         "LMS_HOST_LIMIT allows {}",
@@ -107,8 +100,7 @@ bool announce_no_mappings() {
 }
 
 void Telemetry::announce_failure(CUresult error) const {
-    static std::atomic<bool> said;
-    if (!device::is_sticky(error) || !log::once(said)) return;
+    if (static std::atomic<bool> said; !device::is_sticky(error) || !log::once(said)) return;
     std::uint64_t in = 0, out = 0;
     for (const engine::ChunkId id : engine_.filling()) in += engine_.residency().chunk(id).bytes;
     for (const engine::PendingEviction& each : engine_.pending_evictions()) out += each.device.bytes;
@@ -120,8 +112,7 @@ void Telemetry::announce_failure(CUresult error) const {
 
 void Telemetry::announce_no_budget(std::uint64_t total_bytes) const {
     if (engine_.budget_bytes() >= port_.granularity()) return;
-    static std::atomic<bool> said;
-    if (!log::once(said)) return;
+    if (static std::atomic<bool> said; !log::once(said)) return;
     log::warn(
         "GPU {}: LMS_RESERVE, LMS_LIMIT and other programs leave nothing of its {}: buffers stay in host "
         "memory, slowly",
@@ -129,8 +120,7 @@ void Telemetry::announce_no_budget(std::uint64_t total_bytes) const {
 }
 
 void announce_no_addresses(CUdevice device, std::uint64_t total_bytes, std::uint64_t host_bytes) {
-    static std::atomic<bool> said;
-    if (!log::once(said)) return;
+    if (static std::atomic<bool> said; !log::once(said)) return;
     log::warn(
         "GPU {} keeps its size: the driver has no addresses for its {} and {} of host memory; raise `ulimit "
         "-v` or lower LMS_HOST_LIMIT",
@@ -152,8 +142,7 @@ void Telemetry::announce_distrust(const device::Trial& trial) const {
 }
 
 void Telemetry::announce_remaps_wait() const {
-    static std::atomic<bool> said;
-    if (settings_.safety == Safety::Strict || !log::once(said)) return;
+    if (static std::atomic<bool> said; settings_.safety == Safety::Strict || !log::once(said)) return;
     log::warn(
         "GPU {}: this driver changes a mapping only when all work is done, so moves are slow; for kernels "
         "that wait for the host, set LMS_SAFETY=strict",
@@ -161,8 +150,9 @@ void Telemetry::announce_remaps_wait() const {
 }
 
 void announce_host_limit(const Settings& settings, std::uint64_t in_force_bytes) {
-    static std::atomic<bool> said;
-    if (settings.host_limit_bytes.value_or(0) <= in_force_bytes || !log::once(said)) return;
+    if (static std::atomic<bool> said;
+        settings.host_limit_bytes.value_or(0) <= in_force_bytes || !log::once(said))
+        return;
     log::warn("LMS_HOST_LIMIT={} is more than this machine has; the limit is {}",
               format_bytes(*settings.host_limit_bytes), format_bytes(in_force_bytes));
 }

@@ -8,9 +8,11 @@
 #include <string_view>
 #include <variant>
 
+#include "shim/util/clock.h"
+
 namespace lms::trace {
 
-std::uint64_t now_ns();
+using util::now_ns;
 
 // A GPU has managed memory from here on.
 struct Gpu {

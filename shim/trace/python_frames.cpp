@@ -25,76 +25,29 @@ using Address = std::uintptr_t;
 // Where things are in structures of CPython 3.`minor`, in bytes, as its own headers have it.
 struct Layout {
     int minor;
-    unsigned thread_frame;   // of a thread, the frame that runs
-    int frame_through = -1;  // or a structure that has it there
+    unsigned thread_frame;  // of a thread, the frame that runs
+    int frame_through;      // or a structure that has it there; -1: it does
     unsigned frame_code;
-    unsigned frame_back;   // the frame that called it
-    unsigned frame_at;     // the instruction that runs: its address, or its number
-    unsigned at_unit = 0;  // bytes that it counts; 0: an address
-    int frame_owner = -1;
+    unsigned frame_back;  // the frame that called it
+    unsigned frame_at;    // the instruction that runs: its address, or its number
+    unsigned at_unit;     // bytes that it counts; 0: an address
+    int frame_owner;      // -1: none
     unsigned code_file;
     unsigned code_name;
-    unsigned instructions = 0;  // of the code, where they are addressed
-    unsigned ascii;             // of a string, its characters: all below 128
-    unsigned wide;              // or not
+    unsigned instructions;  // of the code, where they are addressed
+    unsigned ascii;         // of a string, its characters: all below 128
+    unsigned wide;          // or not
 };
+// clang-format off
 constexpr Layout kLayouts[] = {
-    {.minor = 9,
-     .thread_frame = 24,
-     .frame_code = 32,
-     .frame_back = 24,
-     .frame_at = 104,
-     .at_unit = 1,
-     .code_file = 104,
-     .code_name = 112,
-     .ascii = 48,
-     .wide = 72},
-    {.minor = 10,
-     .thread_frame = 24,
-     .frame_code = 32,
-     .frame_back = 24,
-     .frame_at = 96,
-     .at_unit = 2,
-     .code_file = 104,
-     .code_name = 112,
-     .ascii = 48,
-     .wide = 72},
-    {.minor = 11,
-     .thread_frame = 56,
-     .frame_through = 8,
-     .frame_code = 32,
-     .frame_back = 48,
-     .frame_at = 56,
-     .frame_owner = 69,
-     .code_file = 112,
-     .code_name = 128,
-     .instructions = 184,
-     .ascii = 48,
-     .wide = 72},
-    {.minor = 12,
-     .thread_frame = 56,
-     .frame_through = 0,
-     .frame_code = 0,
-     .frame_back = 8,
-     .frame_at = 56,
-     .frame_owner = 70,
-     .code_file = 112,
-     .code_name = 128,
-     .instructions = 192,
-     .ascii = 40,
-     .wide = 56},
-    {.minor = 13,
-     .thread_frame = 72,
-     .frame_code = 0,
-     .frame_back = 8,
-     .frame_at = 56,
-     .frame_owner = 70,
-     .code_file = 112,
-     .code_name = 128,
-     .instructions = 200,
-     .ascii = 40,
-     .wide = 56},
+//   minor, thread, through, code, back,  at, unit, owner, file, name, instr., ascii, wide
+    {    9,     24,      -1,   32,   24, 104,    1,    -1,  104,  112,      0,    48,   72},
+    {   10,     24,      -1,   32,   24,  96,    2,    -1,  104,  112,      0,    48,   72},
+    {   11,     56,       8,   32,   48,  56,    0,    69,  112,  128,    184,    48,   72},
+    {   12,     56,       0,    0,    8,  56,    0,    70,  112,  128,    192,    40,   56},
+    {   13,     72,      -1,    0,    8,  56,    0,    70,  112,  128,    200,    40,   56},
 };
+// clang-format on
 // The same in all of them.
 constexpr unsigned kType = 8;     // of an object
 constexpr unsigned kLength = 16;  // of a string, in characters

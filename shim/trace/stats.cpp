@@ -33,8 +33,7 @@ std::atomic<std::uint64_t> written_ns = 0;
 
 // Once: what cannot be written when the counters begin can mostly not be at their end.
 void report(const std::string& path, int problem) {
-    static std::atomic<bool> said;
-    if (problem != 0 && log::once(said))
+    if (static std::atomic<bool> said; problem != 0 && log::once(said))
         log::warn("LMS_STATS: cannot write {}: {}", path, util::OutputFile::reason(problem));
 }
 

@@ -15,10 +15,6 @@
 
 namespace lms::trace {
 
-std::uint64_t now_ns() {
-    return static_cast<std::uint64_t>(util::Clock::now().time_since_epoch().count());
-}
-
 std::uint64_t begin_of(const Event& event) {
     return std::visit(
         [](const auto& one) -> std::uint64_t {

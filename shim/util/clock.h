@@ -19,6 +19,10 @@ struct Clock {
     static time_point now() noexcept;
 };
 
+inline std::uint64_t now_ns() noexcept {
+    return static_cast<std::uint64_t>(Clock::now().time_since_epoch().count());
+}
+
 // Sleeps that long; a signal may end it.
 void pause(Clock::duration length) noexcept;
 

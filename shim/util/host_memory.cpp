@@ -117,10 +117,6 @@ HostSpare host_spare(const std::string& root) {
     return spare;
 }
 
-std::uint64_t host_spare_bytes(const std::string& root) {
-    return host_spare(root).bytes();
-}
-
 std::uint64_t machine_bytes(const std::string& root) {
     return machine(root).bytes;
 }

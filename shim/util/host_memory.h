@@ -19,10 +19,7 @@ namespace lms::util {
 std::uint64_t host_headroom_bytes(const std::string& root = "");
 
 // The same less what is always left: a sixteenth of the machine's memory, and of what each of those cgroups
-// may have.
-std::uint64_t host_spare_bytes(const std::string& root = "");
-
-// That by level, of which others share the machine, and some this process's cgroups.
+// may have. By level, of which others share the machine, and some this process's cgroups.
 struct HostSpare {
     std::uint64_t machine_bytes;
     std::uint64_t group_bytes;  // of the cgroups; UINT64_MAX where none has a limit

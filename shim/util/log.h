@@ -68,7 +68,7 @@ void debug(fmt::format_string<T...> format, T&&... arguments) noexcept {
     if (enabled(Level::Debug)) detail::write(format, fmt::make_format_args(arguments...));
 }
 
-// True the first time it is called with `said`: `static std::atomic<bool> said; if (log::once(said))
+// True the first time it is called with `said`: `if (static std::atomic<bool> said; log::once(said))
 // log::warn(...);`
 inline bool once(std::atomic<bool>& said) noexcept {
     return !said.load(std::memory_order_relaxed) && !said.exchange(true, std::memory_order_relaxed);

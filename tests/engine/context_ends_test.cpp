@@ -33,6 +33,10 @@ bool waits_for(std::optional<ContextEnd>& end, Other other) {
     return waited;
 }
 
+bool is_known(CUcontext context) {
+    return std::ranges::count(known_contexts(), context) > 0;
+}
+
 // Who is given that one.
 bool waits_for(std::optional<ContextEnd>& end, CUcontext given, CUdevice device) {
     const bool was_known = is_known(given);

@@ -43,7 +43,7 @@ class TurnHolder {
         REQUIRE(::pipe(ends) == 0);
         process_ = support::start_child([&] {
             const auto page = open_page();
-            const auto now = [] { return util::GpuClock::machine_ns(); };
+            const auto now = [] { return util::now_ns(); };
             const auto write = [&] {
                 return page->write({.allocated_bytes = allocated_bytes,
                                     .resident_bytes = resident_bytes,
@@ -245,7 +245,7 @@ struct PausesScene : TurnsScene {
         other_ = support::start_child([=] {
             const auto its_page = open_page();
             if (!its_page || !its_page->write({.allocated_bytes = 48 * 64,
-                                               .last_use_ns = util::GpuClock::machine_ns(),
+                                               .last_use_ns = util::now_ns(),
                                                .waiting_since_ns = 1,
                                                .came_ns = came_ns}))
                 ::_exit(1);
@@ -417,7 +417,7 @@ struct MostScene : TurnsScene {
         until(call, [&] {
             holder.stop();
             const auto is_own = [&] {
-                const auto turn = sharing::turn_of(page->turn(), util::GpuClock::machine_ns());
+                const auto turn = sharing::turn_of(page->turn(), util::now_ns());
                 return turn.holder == own_slot();
             };
             while (!over && !is_own()) ::usleep(1000);
@@ -472,7 +472,7 @@ TEST_CASE("turns: what is granted is taken to the byte while work waits for it")
     own.allocated_bytes = 1100;
     CHECK(share->look(own) == 1000);  // no news
     {
-        const GpuShare::Waiter waiter(*share, util::GpuClock::machine_ns());
+        const GpuShare::Waiter waiter(*share, util::now_ns());
         CHECK(share->look(own) == 1100);
     }
     CHECK(share->look(own) == 1000);

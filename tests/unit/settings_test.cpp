@@ -270,15 +270,15 @@ TEST_CASE("host memory: version 1 cgroups") {
 
 TEST_CASE("host memory: a sixteenth of the machine and of each cgroup is left alone") {
     const Scratch root;
-    CHECK(lms::util::host_spare_bytes(root.path()) < lms::util::host_headroom_bytes(root.path()));
+    CHECK(lms::util::host_spare(root.path()).bytes() < lms::util::host_headroom_bytes(root.path()));
     root.put("proc/meminfo", "MemTotal: 16000 kB\nMemAvailable: 4000 kB\n");
-    CHECK(lms::util::host_spare_bytes(root.path()) == 3000 * 1024);
+    CHECK(lms::util::host_spare(root.path()).bytes() == 3000 * 1024);
     root.put("proc/self/cgroup", "0::/a\n");
     root.put("sys/fs/cgroup/a/memory.max", "1600000\n");
     root.put("sys/fs/cgroup/a/memory.current", "500000\n");
-    CHECK(lms::util::host_spare_bytes(root.path()) == 1000000);
+    CHECK(lms::util::host_spare(root.path()).bytes() == 1000000);
     root.put("sys/fs/cgroup/a/memory.current", "1550000\n");
-    CHECK(lms::util::host_spare_bytes(root.path()) == 0);
+    CHECK(lms::util::host_spare(root.path()).bytes() == 0);
 }
 
 TEST_CASE("host memory: a look is as old as is asked for") {
