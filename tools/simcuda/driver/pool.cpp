@@ -24,6 +24,13 @@ Handles<MemoryPool>& pools_by_handle() {
 
 }  // namespace
 
+void MemoryPool::begin_free(CUdeviceptr address) {
+    std::lock_guard lock(mutex);
+    if (freeing.insert(address).second) return;
+    violation("free of an allocation that is being freed already");
+    throw Failure{CUDA_ERROR_INVALID_VALUE};
+}
+
 void MemoryPool::forget(const Region& region) {
     std::lock_guard lock(mutex);
     used -= region.physical->bytes();
@@ -168,13 +175,7 @@ void free_async(Stream& stream, CUdeviceptr address) {
                }});
         return;
     }
-    {
-        std::lock_guard lock(region->pool->mutex);
-        if (!region->pool->freeing.insert(address).second) {
-            violation("cuMemFreeAsync of an allocation that is being freed already");
-            throw Failure{CUDA_ERROR_INVALID_VALUE};
-        }
-    }
+    region->pool->begin_free(address);
     submit(stream, ActionOp{[region] { free_to_pool(*region); }});
 }
 

@@ -35,7 +35,8 @@ struct MemoryPool {
     std::set<CUdeviceptr> freeing;                 // a free is on its way in some stream
     std::map<int, CUmemAccess_flags> peer_access;  // by device ordinal; none if it is not here
 
-    void forget(const Region& region);  // which is no longer of the pool
+    void begin_free(CUdeviceptr address);  // throws Failure where a free is on its way already
+    void forget(const Region& region);     // which is no longer of the pool
 };
 
 // Throws Failure with CUDA_ERROR_INVALID_VALUE for anything that is not a live pool.

@@ -31,8 +31,10 @@ CUresult free_device(CUdeviceptr address) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     // Of a pool's memory the program has seen to that.
-    if (region->kind == Region::Kind::Async && region->graph_memory == nullptr)
+    if (region->kind == Region::Kind::Async && region->graph_memory == nullptr) {
+        region->pool->begin_free(address);
         return free_to_pool(*region) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    }
     finish_work_on(*region);
     if (region->graph_memory != nullptr) {
         require(region->graph_memory->set_outstanding(false), CUDA_ERROR_INVALID_VALUE);
