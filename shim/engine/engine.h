@@ -223,6 +223,8 @@ class Engine final : private Asker {
     void note_wait(std::span<const Use> oldest) { gpu_waits_.look(oldest, residency_.timelines, works_); }
     // The driver has it. `end`: finished when the work is; none: it is over, or left no fence.
     void submitted(const ChunkPins& pins, const std::optional<Use>& end);
+    // So many works ago the GPU had nothing to run for want of copies in; Links::kNever: it always had.
+    std::uint64_t works_since_wait() const { return gpu_waits_.works_since(works_); }
     void end_submission(std::uint64_t number) { submissions_.end(number); }
     // Work that may reach any chunk is unfinished until then.
     void opaque_until(const Use& end) { record_use(opaque_uses_, end, residency_.timelines); }

@@ -226,7 +226,7 @@ Candidate Engine::candidate(ChunkId chunk) {
 
 Links Engine::links() {
     Links links = speeds_;
-    links.works_since_wait = gpu_waits_.works_since(works_);
+    links.works_since_wait = works_since_wait();
     for (const ChunkId chunk : filling_) {
         if (!residency_.timelines.finished(backing_[chunk].fill))
             links.queued_in_bytes += residency_.chunk(chunk).bytes;

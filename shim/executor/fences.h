@@ -125,6 +125,10 @@ class Fences {
     // Whether the fence of `use` was entered before the last of those of `others`: whose stream is likely to
     // be there sooner. Finished ones come first.
     bool entered_before(const engine::Use& use, std::span<const engine::Use> others) const LMS_LOCKED;
+    // How many came behind that of `use` in its stream.
+    std::uint64_t behind(const engine::Use& use) const LMS_LOCKED {
+        return lines_[use.timeline].last - use.position;
+    }
     // What is finished when all that were entered so far have passed.
     std::vector<engine::Use> latest() const LMS_LOCKED;
     // Of these, the program's: moves wait for nothing, and nobody who waits for the program waits for them.

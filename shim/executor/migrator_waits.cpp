@@ -10,6 +10,15 @@ namespace lms::executor {
 using engine::ChunkId;
 using engine::Residency;
 
+namespace {
+
+// Moves hold the GPU up where it has had to wait for one so few works ago.
+constexpr std::uint64_t kLately = 1000;
+// So many fences behind a free: the GPU is kept busy while that is waited for.
+constexpr std::uint64_t kKeepsBusy = 16;
+
+}  // namespace
+
 // Nothing of the program's holds a copy up, but a launch may claim its chunk back: then it came to nothing.
 Migrator::Step Migrator::await_copy_out(SessionLock& lock) {
     waits_for_ = trace::StallCause::CopyOut;
@@ -29,14 +38,20 @@ Migrator::Step Migrator::await_fill(SessionLock& lock) {
     return core_.residency.timelines.finished(oldest) ? Step::Moved : Step::Waited;
 }
 
-// Where all that was ever live at once fits, the program lacks memory only because it runs ahead of the GPU:
-// what streams have yet to free makes room without a move. Whether it waited for that.
+// What streams have yet to free makes room without a move. Where all that was ever live at once fits, the
+// program lacks memory only because it runs ahead of the GPU. Elsewhere it is worth the wait where moves hold
+// the GPU up, of which this saves two, and much is queued behind the free; what is foretold to go goes in any
+// case. Whether it waited.
 bool Migrator::await_frees(SessionLock& lock) {
-    const engine::PendingFrees& frees = core_.engine.pending_frees;
-    if (frees.empty() || core_.engine.most_live_bytes() > core_.engine.budget_bytes()) return false;
-    // Frees wait there until the program's work is over.
-    if (core_.remaps_wait) return false;
-    const engine::Use oldest = frees.oldest().free;
+    engine::Engine& engine = core_.engine;
+    // Where remaps wait, frees do until the program's work is over.
+    if (engine.pending_frees.empty() || core_.remaps_wait) return false;
+    const engine::Use oldest = engine.pending_frees.oldest().free;
+    const bool all_fits = engine.most_live_bytes() <= engine.budget_bytes();
+    const bool saves_moves =
+        engine.works_since_wait() <= kLately && core_.fences.behind(oldest) >= kKeepsBusy;
+    if (!all_fits && !saves_moves) return false;
+    if (!all_fits && engine.next_foretold().is != engine::NextEviction::Is::NoVictims) return false;
     if (oldest == free_in_vain_ || core_.residency.timelines.finished(oldest) || stalled_.includes({oldest}))
         return false;
     if (Clock::now() > frees_until_) {
