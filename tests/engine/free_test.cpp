@@ -366,7 +366,7 @@ TEST_CASE(
         const auto nothing = [](Memory&) { return true; };
         for (int i = 0; i < behind; ++i) REQUIRE(scene.need(small, scene.stream) == CUDA_SUCCESS);
         const Region fresh = allocate(scene.rig, 20);
-        if (behind > 4) scene.open_after_a_while(open);
+        scene.open_after_a_while(open);
         REQUIRE(scene.rig.submit({scene.rig.stream(), {fresh.address}, {}, false, nothing}) == CUDA_SUCCESS);
         CHECK(scene.place(cold) == (behind > 4 ? Place::Device : Place::Host));
         *open = true;
