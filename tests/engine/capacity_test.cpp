@@ -9,7 +9,7 @@
 #include "shim/engine/chunking.h"
 #include "shim/trace/live_page.h"
 #include "shim/util/host_memory.h"
-#include "tests/engine/rig.h"
+#include "tests/engine/scene.h"
 #include "tests/support/scratch.h"
 
 namespace lms::fake {
@@ -375,4 +375,32 @@ TEST_CASE("capacity: memory that others take is respected, and given to them on 
 }
 
 }  // namespace
+TEST_CASE(
+    "capacity: what a stream has yet to free makes room where moves hold a GPU up that has much to do") {
+    for (const int behind : {200, 4}) {
+        CAPTURE(behind);
+        Scene scene(options_of(Safety::Opaque));
+        // More is live than fits, and what comes in is waited for.
+        constexpr std::size_t cold = 1, small = 2, last = 3;
+        for (const std::uint64_t granules : {40, 20, 2, 30}) scene.make(granules);
+        for (std::size_t i = 0; i <= last; ++i, scene.rig.drain())
+            REQUIRE(scene.need(i, scene.stream) == CUDA_SUCCESS);
+        const Gate open = closed();
+        REQUIRE(scene.rig.submit(scene.late_write(scene.stream, last, open, true)) == CUDA_SUCCESS);
+        REQUIRE(scene.rig.session().free_on(scene.stream, scene.regions[last].address) == CUDA_SUCCESS);
+        scene.regions.pop_back();
+        scene.expected.pop_back();
+        for (int i = 0; i < behind; ++i) REQUIRE(scene.need(small, scene.stream) == CUDA_SUCCESS);
+        Region fresh{0, 20 * scene.rig.options().granularity};
+        REQUIRE(scene.rig.session().allocate(fresh.bytes, fresh.address) == CUDA_SUCCESS);
+        scene.regions.push_back(fresh);
+        scene.open_after_a_while(open);
+        REQUIRE(scene.need(last, scene.rig.stream()) == CUDA_SUCCESS);
+        scene.regions.pop_back();
+        CHECK(scene.place(cold) == (behind > 4 ? Place::Device : Place::Host));
+        *open = true;
+        scene.check();
+    }
+}
+
 }  // namespace lms::fake

@@ -346,34 +346,6 @@ TEST_CASE("free: what a stream does not come to free is not waited for, and some
     }
 }
 
-TEST_CASE(
-    "free: what a stream has yet to free makes room where the GPU waits for moves, and has much to do") {
-    for (const int behind : {200, 4}) {
-        CAPTURE(behind);
-        Scene scene(options_of(Safety::Opaque));
-        // More is live than fits, and what comes in is waited for.
-        const std::size_t first = scene.make(40), cold = scene.make(20), small = scene.make(2);
-        const std::size_t last = scene.make(30);
-        for (const std::size_t each : {first, cold, small, last}) {
-            REQUIRE(scene.need(each, scene.stream) == CUDA_SUCCESS);
-            scene.rig.drain();
-        }
-        const Gate open = closed();
-        REQUIRE(scene.rig.submit(scene.late_write(scene.stream, last, open, true)) == CUDA_SUCCESS);
-        REQUIRE(scene.rig.session().free_on(scene.stream, scene.regions[last].address) == CUDA_SUCCESS);
-        scene.regions.pop_back();
-        scene.expected.pop_back();
-        const auto nothing = [](Memory&) { return true; };
-        for (int i = 0; i < behind; ++i) REQUIRE(scene.need(small, scene.stream) == CUDA_SUCCESS);
-        const Region fresh = allocate(scene.rig, 20);
-        scene.open_after_a_while(open);
-        REQUIRE(scene.rig.submit({scene.rig.stream(), {fresh.address}, {}, false, nothing}) == CUDA_SUCCESS);
-        CHECK(scene.place(cold) == (behind > 4 ? Place::Device : Place::Host));
-        *open = true;
-        scene.check();
-    }
-}
-
 TEST_CASE("free: stale addresses among a launch's arguments") {
     for (const bool maps_host : {true, false}) {
         CAPTURE(maps_host);
