@@ -41,9 +41,10 @@ inline bool any_tables() {
 // managed memory may come yet.
 bool may_be_tables();
 
-// Where the CPU reads host memory that the program names so; none: it is not the host's by what the driver
-// says, or not the CPU's to read.
+// The address by which the CPU reads what lies there; none where the driver says that it is not the host's,
+// or the CPU cannot read it.
 std::optional<engine::Address> host_address_of(engine::Address address);
+// Whether there is one.
 bool is_host_memory(engine::Address address);
 
 // Addresses are unified: what the program calls the host's may be the GPU's, and page-locked memory the other

@@ -150,21 +150,21 @@ FAMILY_TEST("exempt: nothing moves while a launch of such a library is unfinishe
     EXPECT(out.holds(1));
 }
 
-// Its arguments show all that the kernel uses, so that of any other caller others' memory would move beside
-// it.
-FAMILY_TEST("exempt: nothing moves beside launches of such a library, the first and later ones") {
-    const Gpu gpu;
-    const Buffer beside(kBuffer, 1), in(kBuffer, 2), out(kBuffer, 3);
-    Crowd crowd;
-    crowd.press();
-    CUstream stream = nullptr;
-    OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
-    for (int round = 0; round < 2; ++round) {
+namespace {
+
+// A kernel whose arguments show all that it uses: of any other caller others' memory would move beside it.
+struct Beside {
+    void launch_within(const char* library) const {
+        within(library, [&] { launch(); });
+    }
+    void launch() const {
+        EXPECT(rig::launch("add", kWords, stream, out.at(), in.at(), 0u, kWords) == CUDA_SUCCESS);
+    }
+    void nothing_moves(Crowd& crowd, const Action& submit) const {
         for (const Buffer* const each : {&beside, &in, &out}) crowd.bring_in(*each);
         Gate gate;
         gate.hold_up(stream);
-        within("libnccl.so.2",
-               [&] { EXPECT(launch("add", kWords, stream, out.at(), in.at(), 0u, kWords) == CUDA_SUCCESS); });
+        submit();
         std::thread other([&] {
             OK(cuCtxSetCurrent, gpu.context);
             crowd.press();
@@ -176,36 +176,35 @@ FAMILY_TEST("exempt: nothing moves beside launches of such a library, the first 
         OK(cuStreamSynchronize, stream);
         EXPECT(out.holds(2));
     }
+
+    const Gpu gpu;
+    const Buffer beside{kBuffer, 1}, in{kBuffer, 2}, out{kBuffer, 3};
+    CUstream stream = nullptr;
+};
+
+}  // namespace
+
+FAMILY_TEST("exempt: nothing moves beside launches of such a library, the first and later ones") {
+    Beside work;
+    Crowd crowd;
+    crowd.press();
+    OK(cuStreamCreate, &work.stream, CU_STREAM_NON_BLOCKING);
+    for (int round = 0; round < 2; ++round)
+        work.nothing_moves(crowd, [&] { work.launch_within("libnccl.so.2"); });
 }
 
-// The same of a graph, which does not tell who captured its kernels.
+// It does not tell who captured its kernels.
 FAMILY_TEST("exempt: nothing moves beside a graph that such a library captured a launch into") {
-    const Gpu gpu;
-    const Buffer beside(kBuffer, 1), in(kBuffer, 2), out(kBuffer, 3);
-    CUstream stream = nullptr;
-    OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
-    EXPECT(launch("add", kWords, stream, out.at(), in.at(), 0u, kWords) == CUDA_SUCCESS);
-    OK(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
-    within("libnccl.so.2",
-           [&] { EXPECT(launch("add", kWords, stream, out.at(), in.at(), 0u, kWords) == CUDA_SUCCESS); });
+    Beside work;
+    OK(cuStreamCreate, &work.stream, CU_STREAM_NON_BLOCKING);
+    work.launch();  // the module is there before the capture
+    OK(cuStreamBeginCapture_v2, work.stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    work.launch_within("libnccl.so.2");
     CUgraph graph = nullptr;
-    OK(cuStreamEndCapture, stream, &graph);
+    OK(cuStreamEndCapture, work.stream, &graph);
     CUgraphExec exec = nullptr;
     OK(cuGraphInstantiateWithFlags, &exec, graph, 0);
     Crowd crowd;
     crowd.press();
-    for (const Buffer* const each : {&beside, &in, &out}) crowd.bring_in(*each);
-    Gate gate;
-    gate.hold_up(stream);
-    OK(cuGraphLaunch, exec, stream);
-    std::thread other([&] {
-        OK(cuCtxSetCurrent, gpu.context);
-        crowd.press();
-    });
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    EXPECT(on_device(beside.at(), kBuffer));
-    gate.open();
-    other.join();
-    OK(cuStreamSynchronize, stream);
-    EXPECT(out.holds(2));
+    work.nothing_moves(crowd, [&] { OK(cuGraphLaunch, exec, work.stream); });
 }
